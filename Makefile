@@ -1,0 +1,35 @@
+# pg_ringctl: buffer access strategies made visible, controllable and tight
+#
+#   make && make install            with the pg_config on PATH, or
+#   make PG_CONFIG=/path/pg_config  of any PostgreSQL from 17 on
+#   make installcheck               starts its own throwaway server (not as root)
+
+MODULE_big = pg_ringctl
+OBJS = \
+	$(WIN32RES) \
+	pg_ringctl.o \
+	src/enabled.o \
+	src/policy.o \
+	src/prewarm.o \
+	src/registry.o \
+	src/report.o \
+	src/ring.o \
+	src/scan.o
+
+EXTENSION = pg_ringctl
+DATA = pg_ringctl--1.0.sql
+PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
+
+# A small buffer pool of its own makes small tables big.
+REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats
+REGRESS_OPTS = --temp-instance=tmp_check/instance --temp-config=sql/regress.conf
+TAP_TESTS = 1
+EXTRA_CLEAN = tmp_check
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+override CPPFLAGS += -I$(srcdir)/src
+
+$(OBJS): $(wildcard $(srcdir)/src/*.h)

@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  Every difference between server majors, in one place.
+ *
+ * Each difference gets a name of its own here and the code that is the same
+ * for all majors uses that name.  No other file asks for PG_VERSION_NUM.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_COMPAT_H
+#define RINGCTL_COMPAT_H
+
+#if PG_VERSION_NUM < 170000
+#error "pg_ringctl needs PostgreSQL 17 or later"
+#endif
+
+#include "access/heapam.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/dsm_registry.h"
+#include "storage/lwlock.h"
+#include "storage/read_stream.h"
+#include "utils/spccache.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/aio.h"
+#endif
+
+/* 18 lets a module tell its name and version. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_MODULE_MAGIC(module, module_version) \
+	PG_MODULE_MAGIC_EXT(.name = module, .version = module_version)
+#else
+#define COMPAT_MODULE_MAGIC(module, module_version) \
+	PG_MODULE_MAGIC
+#endif
+
+/* ExecutorRun() lost execute_once in 18. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_RUN_PARAMS	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define COMPAT_RUN_ARGS		queryDesc, direction, count
+#else
+#define COMPAT_RUN_PARAMS	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
+#endif
+
+/* A buffer's state word grew to 64 bits in 19. */
+#if PG_VERSION_NUM >= 190000
+typedef uint64 compat_buf_state;
+#define compat_read_buf_state(desc)	pg_atomic_read_u64(&(desc)->state)
+#else
+typedef uint32 compat_buf_state;
+#define compat_read_buf_state(desc)	pg_atomic_read_u32(&(desc)->state)
+#endif
+
+/*
+ * From 18 on a stream may stage several I/Os before it submits them; who then
+ * blocks in a stream's callback must submit them first.
+ */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_READ_STREAM_BATCHING	READ_STREAM_USE_BATCHING
+#define compat_submit_staged()		pgaio_submit_staged()
+#else
+#define COMPAT_READ_STREAM_BATCHING	0
+#define compat_submit_staged()		((void) 0)
+#endif
+
+/*
+ * How many buffers a stream over this relation may look ahead, before a
+ * strategy limits it.  17 never looks further than one read ahead where the
+ * access is sequential.
+ */
+static inline int
+compat_lookahead_limit(Relation rel pg_attribute_unused())
+{
+#if PG_VERSION_NUM >= 180000
+	int			ios = get_tablespace_io_concurrency(rel->rd_rel->reltablespace);
+	int64		limit = ((int64) ios + 1) * io_combine_limit;
+
+	limit = Min(limit, GetPinLimit());
+#else
+	uint32		limit = io_combine_limit;
+
+	LimitAdditionalPins(&limit);
+#endif
+	return (int) Max(1, Min(limit, PG_INT16_MAX));
+}
+
+/* Begin a sequential scan exactly as SeqNext() of this major does. */
+static inline TableScanDesc
+compat_begin_seqscan(SeqScanState *node)
+{
+	EState	   *estate = node->ss.ps.state;
+#if PG_VERSION_NUM >= 190000
+	uint32		flags = SO_NONE;
+
+	if (ScanRelIsReadOnly(&node->ss))
+		flags |= SO_HINT_REL_READ_ONLY;
+	if (estate->es_instrument & INSTRUMENT_IO)
+		flags |= SO_SCAN_INSTRUMENT;
+
+	return table_beginscan(node->ss.ss_currentRelation, estate->es_snapshot,
+						   0, NULL, flags);
+#else
+	return table_beginscan(node->ss.ss_currentRelation, estate->es_snapshot,
+						   0, NULL);
+#endif
+}
+
+/* In 19 the scan's I/O statistics are collected by its stream. */
+#if PG_VERSION_NUM >= 190000
+static inline void
+compat_instrument_stream(HeapScanDesc scan, ReadStream *stream)
+{
+	if (scan->rs_base.rs_flags & SO_SCAN_INSTRUMENT)
+		read_stream_enable_stats(stream, &scan->rs_base.rs_instrument->io);
+}
+#else
+#define compat_instrument_stream(scan, stream)	((void) 0)
+#endif
+
+/* 19 can be told where a parallel scan starts and ends. */
+static inline void
+compat_parallelscan_startblock_init(HeapScanDesc scan)
+{
+	ParallelBlockTableScanDesc bpscan =
+		(ParallelBlockTableScanDesc) scan->rs_base.rs_parallel;
+
+#if PG_VERSION_NUM >= 190000
+	table_block_parallelscan_startblock_init(scan->rs_base.rs_rd,
+											 scan->rs_parallelworkerdata,
+											 bpscan, scan->rs_startblock,
+											 scan->rs_numblocks);
+#else
+	table_block_parallelscan_startblock_init(scan->rs_base.rs_rd,
+											 scan->rs_parallelworkerdata,
+											 bpscan);
+#endif
+}
+
+/* The DSM registry's init callback got an argument in 19. */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_DSM_INIT_PARAMS	void *segment, void *arg pg_attribute_unused()
+#define compat_named_dsm_segment(name, size, init, found) \
+	GetNamedDSMSegment(name, size, init, found, NULL)
+#else
+#define COMPAT_DSM_INIT_PARAMS	void *segment
+#define compat_named_dsm_segment(name, size, init, found) \
+	GetNamedDSMSegment(name, size, init, found)
+#endif
+
+/* 19 shares the names of LWLock tranches, before each process told its own. */
+#if PG_VERSION_NUM >= 190000
+#define compat_new_tranche(name)			LWLockNewTrancheId(name)
+#define compat_name_tranche(tranche, name)	((void) 0)
+#else
+#define compat_new_tranche(name)			LWLockNewTrancheId()
+#define compat_name_tranche(tranche, name)	LWLockRegisterTranche(tranche, name)
+#endif
+
+#endif							/* RINGCTL_COMPAT_H */

@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * enabled.c
+ *	  The kill switch: is pg_ringctl on, now and in the middle of a scan?
+ *
+ * A backend reloads its configuration between commands only, so a scan that
+ * runs for an hour does not see pg_ringctl.enabled change.  Two ways lead
+ * there all the same:
+ *
+ *	- A shared counter says how often the parameter was switched off.  Every
+ *	  backend that reloads, and finds it off now, adds one.  A scan that sees
+ *	  the counter move lets its ring go.
+ *	- The backend that runs the scan knows that a reload is pending.  It may
+ *	  not apply it, but it may look at what the configuration files say.
+ *
+ * A scan that was let go stays so until its end, also if the parameter is
+ * switched on again meanwhile.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "enabled.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "postmaster/interrupt.h"
+#include "registry.h"
+#include "utils/builtins.h"
+#include "utils/conffiles.h"
+#include "utils/guc.h"
+
+/* Look at the files once in so many blocks while a reload is pending. */
+#define CALLS_PER_LOOK		4096
+
+#define ENABLED_NAME		"pg_ringctl.enabled"
+
+/*
+ * enabled_assign
+ *		Assign hook of pg_ringctl.enabled: tell the scans that run.
+ */
+void
+enabled_assign(bool newval, void *extra pg_attribute_unused())
+{
+	pg_atomic_uint32 *offs = registry_offs();
+
+	if (param_enabled && !newval && offs != NULL)
+		pg_atomic_fetch_add_u32(offs, 1);
+}
+
+/*
+ * enabled_mark
+ *		Remember how things are when a reader starts.
+ */
+void
+enabled_mark(EnabledMark *mark)
+{
+	pg_atomic_uint32 *offs = registry_offs();
+
+	mark->offs = offs ? pg_atomic_read_u32(offs) : 0;
+	mark->calls = 0;
+	mark->off = false;
+}
+
+/* Do the configuration files, not yet loaded by this backend, say "off"? */
+static bool
+files_say_off(void)
+{
+	ConfigVariable *head = NULL;
+	ConfigVariable *tail = NULL;
+	bool		on = true;
+
+	compat_submit_staged();
+	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
+						 DEBUG2, &head, &tail) ||
+		!ParseConfigFile(PG_AUTOCONF_FILENAME, false, NULL, 0,
+						 CONF_FILE_START_DEPTH, DEBUG2, &head, &tail))
+		on = true;				/* broken files will not be loaded */
+	else
+	{
+		for (ConfigVariable *item = head; item != NULL; item = item->next)
+			if (!item->ignore && pg_strcasecmp(item->name, ENABLED_NAME) == 0 &&
+				!parse_bool(item->value, &on))
+				on = true;
+	}
+	FreeConfigVariables(head);
+	return !on;
+}
+
+/*
+ * enabled_still
+ *		Is pg_ringctl still on?  Cheap enough to be asked for every block.
+ */
+bool
+enabled_still(EnabledMark *mark)
+{
+	pg_atomic_uint32 *offs = registry_offs();
+
+	if (mark->off)
+		return false;
+
+	if (offs && pg_atomic_read_u32(offs) != mark->offs)
+		mark->off = true;
+	else if (unlikely(ConfigReloadPending) && mark->calls++ % CALLS_PER_LOOK == 0 &&
+			 files_say_off())
+	{
+		mark->off = true;
+		if (offs)
+			pg_atomic_fetch_add_u32(offs, 1);
+	}
+	return !mark->off;
+}

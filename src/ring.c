@@ -1,0 +1,941 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring.c
+ *	  One ring of shared buffers: make it, open a stream on it, watch its
+ *	  slots, close it.
+ *
+ * A ring is the server's BufferAccessStrategy: an array of buffer numbers and
+ * the index of the slot that was handed out last.  Every read of a block that
+ * is not in shared_buffers takes the next slot.  If the slot is empty, a
+ * victim of the clock sweep fills it; if its buffer is free, the buffer is
+ * reused; if it is not, a victim of the clock sweep takes its place and the
+ * old buffer has escaped: it stays behind in shared_buffers, where the scan
+ * was not meant to leave anything.
+ *
+ * The server tells nobody about this, and offers no way to influence it.  But
+ * a read stream asks a callback for every block before it reads it, and we
+ * own the array.  So, at every call:
+ *
+ *	1. next_block says which block comes next;
+ *	2. the ring is watched: what became of the slots that were passed?
+ *	3. the ring is tended: the slots that may be taken before the next call
+ *	   are put into a state in which the server will reuse them.
+ *
+ *	    slots ahead, oldest first                 slots behind, newest last
+ *	    |<--- reach --->|                                       |
+ *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
+ *	  | f | D | f | P | f | f | f | f | f | f | s | s | s | s | s |
+ *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
+ *	    ^           |   ^   |                   |               |
+ *	    |           +-exchange                  +- look-ahead  -+- current
+ *	    next to be taken
+ *
+ *	  f free, s pinned by the stream's look-ahead, P pinned by something else
+ *	  (a tuple slot that points to an old page), D dirty, its WAL not flushed
+ *
+ * Between two calls at most one combined read is started, so no more slots
+ * are taken than io_combine_limit had when the stream began: the reach.  In
+ * the picture P is exchanged with a free slot beyond the reach, and WAL is
+ * flushed up to D's LSN.  Then the next read finds only buffers that it can
+ * reuse: the ring is closed.
+ *
+ * Look-ahead: the server lets it pin the whole ring, and then the ring comes
+ * round to buffers that are still pinned.  The stream asks for the ring's
+ * size once, when it begins; at that moment we show it a ring that is smaller
+ * by the headroom.
+ *
+ * Dirty buffers: the server gives up a dirty buffer whose WAL is not flushed.
+ * A scan that sets hint bits with checksums on dirties every page.  We flush
+ * when such a page comes into reach, and then up to the highest LSN of the
+ * pages that follow, a batch of them, so that one wait for the WAL's disk
+ * serves many pages; half a batch earlier we ask the WAL writer to go ahead,
+ * so that mostly there is nothing left to wait for.
+ *
+ * Strangers: the clock sweep may take a buffer out of the ring and give it to
+ * another page.  The slot still names it.  We remember the tag that each slot
+ * held, and empty a slot whose buffer has another one now.
+ *
+ * Watching is a comparison with a private copy of the array.  Normally only
+ * the slots that "current" passed are looked at.  Where the server may have
+ * rejected many dirty buffers (it passes a slot for each), or a read may be
+ * as large as the ring, "current" may have come full circle; that shows in
+ * the slot after it, which can only have changed if it was passed as well,
+ * and then the whole array is compared.
+ *
+ * A ring's buffers stay behind when its scan ends.  They are lent to the
+ * session's next ring, oldest first, so that a query over a thousand
+ * partitions holds one ring, not a thousand: see ring_lend().
+ *
+ * Buffer headers are read without a lock or a pin here.  That is safe (their
+ * memory never goes away) and good enough: what we see decides only what we
+ * count and prepare, the server decides again, under the header's lock, what
+ * it takes.
+ *
+ * The ideas are those of the threads "BAS_BULKREAD vs read stream" and
+ * "Buffer cache is not scan resistant" on pgsql-hackers.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "compat.h"
+#include "executor/instrument.h"
+#include "pgstat.h"
+#include "ring.h"
+#include "utils/memutils.h"
+
+/*
+ * How many slots' worth of WAL one flush serves, at best.  A megabyte of full
+ * page images, which is also what wakes the WAL writer (wal_writer_flush_after).
+ */
+#define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
+
+/*
+ * The server's private struct (freelist.c), the same in 17, 18 and 19.  Known
+ * to this file alone, and proven by ring_check_server() before first use.
+ */
+typedef struct BufferAccessStrategyData
+{
+	BufferAccessStrategyType btype;
+	int			nbuffers;
+	int			current;		/* the slot that was handed out last */
+	Buffer		buffers[FLEXIBLE_ARRAY_MEMBER];
+} BufferAccessStrategyData;
+
+/* In what state a slot's buffer was when it was last within reach. */
+typedef enum SlotState
+{
+	SLOT_FREE,
+	SLOT_PINNED,
+	SLOT_ADOPTED,
+	SLOT_DIRTY,
+} SlotState;
+
+/* What we know of a slot: the buffer in it, and the page that it held. */
+typedef struct Slot
+{
+	Buffer		buffer;
+	BufferTag	tag;
+	SlotState	state;
+} Slot;
+
+struct Ring
+{
+	RingOptions options;
+	RingCounts	counts;
+
+	ReadStreamBlockNumberCB next_block; /* the caller's callback */
+	void	   *next_block_arg;
+
+	Relation	rel;			/* what is read */
+	RelFileLocator locator;
+	ForkNumber	forknum;
+
+	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
+	Slot	   *slots;			/* private copy of the array; NULL while lent */
+	int			current;		/* strategy->current when last watched */
+	int			reach;			/* slots that may be taken between two calls */
+	int			calls_at_rest;	/* calls since current moved */
+	int			max_pending;	/* after so many of them only one can be */
+
+	bool		let_go;			/* observed, but once was ours */
+
+	XLogRecPtr	flushed;		/* WAL known to be flushed up to here */
+	XLogRecPtr	announced;		/* and the WAL writer asked up to here */
+	int			calls_to_announce;
+
+	int64		misses_seen;	/* misses_so_far(), when last watched */
+};
+
+/*
+ * The buffers of the session's finished rings, oldest first: slots[first] to
+ * slots[first + count - 1].
+ */
+static struct
+{
+	Slot	   *slots;
+	int			first;
+	int			count;
+	int			expected;		/* slots of the rings that will be lent */
+	int			capacity;		/* room for all of these, always */
+}			lent;
+
+static MemoryContext ring_context = NULL;
+
+/* What ring_check_server() found, if anything. */
+static const char *mismatch = NULL;
+
+static BlockNumber ring_next_block(ReadStream *stream, void *arg,
+								   void *per_buffer_data);
+static void tend(Ring *ring);
+
+/*
+ * ring_check_server
+ *		Does the server's private struct look as this file believes?
+ *
+ * Makes a ring, checks every field against what it must hold, and checks that
+ * what is written through our declaration is read back by the server's own
+ * functions.  Works in the postmaster, too.  Returns false, with a WARNING, if
+ * anything is different; then no ring may be made.
+ */
+bool
+ring_check_server(void)
+{
+	int			nbuffers = Min(NBuffers / 8, 32);
+	BufferAccessStrategy strategy;
+	bool		zero = true;
+	bool		size_read_back;
+
+	strategy = GetAccessStrategyWithSize(BAS_BULKREAD, 32 * (BLCKSZ / 1024));
+
+	if (strategy == NULL ||
+		GetMemoryChunkSpace(strategy) <
+		offsetof(BufferAccessStrategyData, buffers) + nbuffers * sizeof(Buffer))
+		mismatch = "A buffer access strategy is smaller than expected.";
+	else if (strategy->btype != BAS_BULKREAD)
+		mismatch = "A buffer access strategy's type is not where expected.";
+	else if (strategy->nbuffers != nbuffers ||
+			 GetAccessStrategyBufferCount(strategy) != nbuffers)
+		mismatch = "A buffer access strategy's size is not where expected.";
+	else
+	{
+		zero = (strategy->current == 0);
+		for (int i = 0; i < nbuffers; i++)
+			zero = zero && strategy->buffers[i] == InvalidBuffer;
+
+		strategy->nbuffers = nbuffers - 1;
+		size_read_back = GetAccessStrategyBufferCount(strategy) == nbuffers - 1 &&
+			GetAccessStrategyPinLimit(strategy) == nbuffers - 1;
+		strategy->nbuffers = nbuffers;
+
+		if (!zero)
+			mismatch = "A new buffer access strategy is not empty.";
+		else if (!size_read_back)
+			mismatch = "The server does not see a changed size of a buffer access strategy.";
+	}
+
+#ifdef RINGCTL_TEST_MISMATCH
+	mismatch = "It was built to find a mismatch.";
+#endif
+
+	FreeAccessStrategy(strategy);
+
+	if (mismatch != NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_ringctl does not work on this server and does nothing"),
+				 errdetail_internal("%s", mismatch)));
+	return mismatch == NULL;
+}
+
+/*
+ * ring_require_server
+ *		Raise an error if ring_check_server() found that nothing works here.
+ */
+void
+ring_require_server(void)
+{
+	if (mismatch != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_ringctl does not work on this server"),
+				 errdetail_internal("%s", mismatch)));
+}
+
+/*
+ * ring_server_buffers
+ *		Size, in buffers, of the ring that the server gives a sequential scan.
+ */
+int
+ring_server_buffers(void)
+{
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	int			nbuffers = GetAccessStrategyBufferCount(strategy);
+
+	FreeAccessStrategy(strategy);
+	return nbuffers;
+}
+
+/*
+ * ring_flush_batch
+ *		The room, in buffers, that a ring needs beside look-ahead and headroom
+ *		so that one flush of WAL serves many dirty pages.
+ */
+int
+ring_flush_batch(void)
+{
+	return FLUSH_BATCH;
+}
+
+/*
+ * ring_create
+ *		Make a ring of exactly options->nbuffers buffers, 0 for none.
+ *
+ * It lives until ring_free(), in the session's memory: an aborted query's
+ * ring is still there when its counts are collected.
+ */
+Ring *
+ring_create(const RingOptions *options)
+{
+	Ring	   *ring;
+
+	if (ring_context == NULL)
+		ring_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl rings",
+											 ALLOCSET_DEFAULT_SIZES);
+
+	ring = MemoryContextAllocZero(ring_context, sizeof(Ring));
+	ring->options = *options;
+
+	if (options->nbuffers > 0)
+	{
+		Size		size = offsetof(BufferAccessStrategyData, buffers) +
+			options->nbuffers * sizeof(Buffer);
+
+		ring->strategy = MemoryContextAllocZero(ring_context, size);
+		ring->strategy->btype = BAS_BULKREAD;
+		ring->strategy->nbuffers = options->nbuffers;
+		ring_take_back(ring);
+	}
+	return ring;
+}
+
+/*
+ * What tells reads without a ring from hits: blocks that were not found.  If
+ * others may read meanwhile, only the relation's own statistics will do.
+ */
+static inline int64
+misses_so_far(const Ring *ring)
+{
+	const PgStat_TableStatus *stats = ring->rel->pgstat_info;
+
+	if (ring->options.alone)
+		return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read;
+	return stats == NULL ? 0 : stats->counts.blocks_fetched - stats->counts.blocks_hit;
+}
+
+/*
+ * ring_begin_stream
+ *		Begin a read stream whose reads go through the ring.
+ *
+ * flags, rel, forknum: as for read_stream_begin_relation().  next_block is
+ * called with next_block_arg and says which block comes next.  The stream is
+ * the caller's to end, before ring_free(); it lives in the current memory
+ * context.
+ */
+ReadStream *
+ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
+				  ReadStreamBlockNumberCB next_block, void *next_block_arg)
+{
+	ReadStream *stream;
+
+	ring->next_block = next_block;
+	ring->next_block_arg = next_block_arg;
+	ring->rel = rel;
+	ring->locator = rel->rd_locator;
+	ring->forknum = forknum;
+	ring->misses_seen = misses_so_far(ring);
+
+	/* The stream asks for the pin limit now, and never again. */
+	if (ring->strategy && !ring->options.observe)
+		ring->strategy->nbuffers = Max(1, ring->options.nbuffers - ring->options.headroom);
+
+	stream = read_stream_begin_relation(flags, ring->strategy, rel, forknum,
+										ring_next_block, ring, 0);
+
+	if (ring->strategy)
+	{
+		ring->strategy->nbuffers = ring->options.nbuffers;
+		ring->reach = Min(io_combine_limit, ring->options.nbuffers);
+
+		/*
+		 * Look-ahead shrinks by one a hit.  After so many calls without a
+		 * read there is none left, and nothing is pending but one block.
+		 */
+		ring->max_pending = ring->options.nbuffers + io_combine_limit;
+	}
+	return stream;
+}
+
+/* The slot n places after the one that was handed out last. */
+static inline int
+slot_ahead(const Ring *ring, int n)
+{
+	int			slot = ring->current + n;
+
+	return slot >= ring->options.nbuffers ? slot - ring->options.nbuffers : slot;
+}
+
+static inline BufferDesc *
+slot_header(const Ring *ring, int slot)
+{
+	return GetBufferDescriptor(ring->strategy->buffers[slot] - 1);
+}
+
+static void
+empty_slot(Ring *ring, int slot)
+{
+	ring->strategy->buffers[slot] = InvalidBuffer;
+	ring->slots[slot].buffer = InvalidBuffer;
+	ring->slots[slot].state = SLOT_FREE;
+}
+
+/* Is this the page of a block that the stream reads? */
+static inline bool
+tag_is_ours(const Ring *ring, const BufferTag *tag)
+{
+	return BufTagMatchesRelFileLocator(tag, &ring->locator) &&
+		BufTagGetForkNum(tag) == ring->forknum;
+}
+
+/* Does the slot differ from what we saw last? */
+static inline bool
+slot_changed(const Ring *ring, int slot)
+{
+	Buffer		buffer = ring->strategy->buffers[slot];
+
+	return buffer != ring->slots[slot].buffer ||
+		(buffer != InvalidBuffer &&
+		 !BufferTagsEqual(&slot_header(ring, slot)->tag, &ring->slots[slot].tag));
+}
+
+/*
+ * Why did the server not reuse this slot's buffer?  It looks at pins first,
+ * then at the usage count, then at the page.  We look a little later than it
+ * did; if nothing is left to see then, what was seen before decides.
+ */
+static SlotState
+escape_reason(const Slot *slot)
+{
+	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
+	compat_buf_state state = compat_read_buf_state(header);
+
+	if (BufferTagsEqual(&header->tag, &slot->tag))
+	{
+		if (BUF_STATE_GET_REFCOUNT(state) > 0)
+			return SLOT_PINNED;
+		if (BUF_STATE_GET_USAGECOUNT(state) > 1)
+			return SLOT_ADOPTED;
+		if (state & BM_DIRTY)
+			return SLOT_DIRTY;
+	}
+	return slot->state == SLOT_FREE ? SLOT_PINNED : slot->state;
+}
+
+/* Another buffer holds one of our blocks in the slot: count what happened. */
+static void
+count_replacement(Ring *ring, const Slot *slot)
+{
+	RingCounts *counts = &ring->counts;
+
+	if (slot->buffer == InvalidBuffer)
+	{
+		counts->fills++;
+		return;
+	}
+	switch (escape_reason(slot))
+	{
+		case SLOT_PINNED:
+		case SLOT_FREE:
+			counts->escapes_pinned++;
+			break;
+		case SLOT_ADOPTED:
+			counts->escapes_adopted++;
+			break;
+		case SLOT_DIRTY:
+			/* rejected on the way round, and filled again when it came back */
+			counts->escapes_dirty++;
+			counts->fills++;
+			break;
+	}
+}
+
+/*
+ * Compare one slot with what we saw last, count what happened to it, and
+ * remember what is in it now.
+ */
+static void
+watch_slot(Ring *ring, int slotno)
+{
+	Slot	   *slot = &ring->slots[slotno];
+	Buffer		buffer = ring->strategy->buffers[slotno];
+	BufferTag	tag;
+
+	if (buffer == InvalidBuffer)
+	{
+		/* Only StrategyRejectBuffer() empties a slot. */
+		if (slot->buffer != InvalidBuffer)
+		{
+			ring->counts.escapes_dirty++;
+			empty_slot(ring, slotno);
+		}
+		return;
+	}
+
+	tag = slot_header(ring, slotno)->tag;
+	if (buffer == slot->buffer && BufferTagsEqual(&tag, &slot->tag))
+		return;					/* passed over, or not reached yet */
+
+	if (tag_is_ours(ring, &tag))
+	{
+		ring->counts.blks_read++;
+		if (buffer == slot->buffer)
+			ring->counts.reuses++;
+		else
+			count_replacement(ring, slot);
+	}
+	else
+	{
+		/*
+		 * A stranger's page: the buffer was taken from us, or the server put
+		 * a victim into the slot that somebody else snatched before it was
+		 * read into.  Never reuse that, unless we only observe.
+		 */
+		if (slot->buffer != InvalidBuffer)
+			ring->counts.slots_lost++;
+		if (!ring->options.observe)
+		{
+			empty_slot(ring, slotno);
+			return;
+		}
+	}
+	slot->buffer = buffer;
+	slot->tag = tag;
+	slot->state = SLOT_FREE;
+}
+
+/* May current have come full circle since we watched last? */
+static bool
+came_round(const Ring *ring)
+{
+	/* Where we keep the ring closed, it can't unless it is very small. */
+	if (!ring->options.observe && ring->options.write_dirty &&
+		ring->options.nbuffers > 2 * ring->reach)
+		return false;
+	return slot_changed(ring, slot_ahead(ring, 1));
+}
+
+/*
+ * Without a ring, what the misses grew by since the last call was read by this
+ * stream, but never more than it asked for.  (If the same query reads the
+ * relation in another way too, a hit may be taken for a read.)
+ */
+static void
+count_unringed(Ring *ring)
+{
+	int64		misses;
+
+	if (ring->rel == NULL)
+		return;
+
+	misses = misses_so_far(ring);
+	if (misses > ring->misses_seen)
+		ring->counts.blks_unringed = Min(ring->counts.blocks,
+										 ring->counts.blks_unringed +
+										 misses - ring->misses_seen);
+	ring->misses_seen = misses;
+}
+
+/*
+ * ring_watch
+ *		Count what happened to the slots since the last call.
+ *
+ * Called for every block; and once more when the stream has ended, because
+ * its last read starts after its last call.
+ */
+void
+ring_watch(Ring *ring)
+{
+	int			current;
+	int			passed;
+
+	if (ring->strategy == NULL)
+		count_unringed(ring);
+	if (ring->slots == NULL)
+		return;
+
+	/* slot_ahead() counts from where the server is now */
+	current = ring->current;
+	ring->current = ring->strategy->current;
+
+	passed = ring->current - current;
+	if (passed < 0)
+		passed += ring->options.nbuffers;
+	if (came_round(ring))
+		passed = ring->options.nbuffers;
+
+	ring->calls_at_rest = passed > 0 ? 0 : ring->calls_at_rest + 1;
+
+	/* from the one that was handed out last, backwards */
+	for (int slot = ring->current; passed > 0; passed--)
+	{
+		watch_slot(ring, slot);
+		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
+	}
+}
+
+/*
+ * The read stream's callback: which block comes next?
+ *
+ * Runs in batch mode: nothing here blocks but a flush of WAL, which submits
+ * what is staged first.
+ */
+static BlockNumber
+ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
+{
+	Ring	   *ring = (Ring *) arg;
+	BlockNumber block;
+
+	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
+
+	ring_watch(ring);
+	if (ring->strategy != NULL)
+		tend(ring);
+
+	if (block != InvalidBlockNumber)
+		ring->counts.blocks++;
+	return block;
+}
+
+/*
+ * Find the next slot, at or after *ahead places from current, that a read
+ * could take: it is empty, or nobody pins its buffer.  Returns -1 if none.
+ */
+static int
+find_unpinned(const Ring *ring, int *ahead)
+{
+	while (*ahead <= ring->options.nbuffers)
+	{
+		int			slot = slot_ahead(ring, (*ahead)++);
+
+		if (ring->strategy->buffers[slot] == InvalidBuffer ||
+			BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0)
+			return slot;
+	}
+	return -1;
+}
+
+static void
+exchange_slots(Ring *ring, int a, int b)
+{
+	Slot		slot = ring->slots[a];
+
+	ring->slots[a] = ring->slots[b];
+	ring->slots[b] = slot;
+	ring->strategy->buffers[a] = ring->slots[a].buffer;
+	ring->strategy->buffers[b] = ring->slots[b].buffer;
+}
+
+/*
+ * The LSN of a slot's page, or an invalid one if it needs no WAL flushed: it
+ * is clean, or nobody's after a crash.
+ */
+static inline XLogRecPtr
+slot_lsn(const Ring *ring, int slot, compat_buf_state state)
+{
+	if ((state & BM_DIRTY) == 0 || (state & BM_PERMANENT) == 0)
+		return InvalidXLogRecPtr;
+	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
+}
+
+/*
+ * Look at a slot that may be taken before the next call, and make it fit to
+ * be reused.  *beyond is where the search for an unpinned slot goes on.
+ * Returns the LSN up to which WAL must be flushed for it, if any.
+ */
+static XLogRecPtr
+tend_slot(Ring *ring, int slotno, int *beyond)
+{
+	Slot	   *slot = &ring->slots[slotno];
+
+	for (;;)
+	{
+		BufferDesc *header;
+		compat_buf_state state;
+		int			unpinned;
+
+		if (slot->buffer == InvalidBuffer)
+			return InvalidXLogRecPtr;
+
+		header = slot_header(ring, slotno);
+		state = compat_read_buf_state(header);
+
+		if (!BufferTagsEqual(&header->tag, &slot->tag))
+		{
+			ring->counts.slots_lost++;
+			if (!ring->options.observe)
+				empty_slot(ring, slotno);
+			else
+				slot->tag = header->tag;	/* counted, the server goes on */
+			return InvalidXLogRecPtr;
+		}
+
+		if (BUF_STATE_GET_REFCOUNT(state) == 0)
+		{
+			XLogRecPtr	lsn = slot_lsn(ring, slotno, state);
+
+			if (BUF_STATE_GET_USAGECOUNT(state) > 1)
+				slot->state = SLOT_ADOPTED;
+			else
+				slot->state = (state & BM_DIRTY) ? SLOT_DIRTY : SLOT_FREE;
+			return slot->state == SLOT_DIRTY ? lsn : InvalidXLogRecPtr;
+		}
+
+		slot->state = SLOT_PINNED;
+		if (ring->options.observe)
+			return InvalidXLogRecPtr;
+
+		unpinned = find_unpinned(ring, beyond);
+		if (unpinned < 0)
+			return InvalidXLogRecPtr;	/* all are pinned: it will escape */
+		exchange_slots(ring, slotno, unpinned);
+	}
+}
+
+/* The highest LSN among the pages that come next, a batch of them. */
+static XLogRecPtr
+batch_lsn(const Ring *ring)
+{
+	int			batch = Min(ring->options.nbuffers, ring->reach + FLUSH_BATCH);
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	for (int n = 1; n <= batch; n++)
+	{
+		int			slot = slot_ahead(ring, n);
+		compat_buf_state state;
+
+		if (ring->strategy->buffers[slot] == InvalidBuffer)
+			continue;
+		state = compat_read_buf_state(slot_header(ring, slot));
+		if (BUF_STATE_GET_REFCOUNT(state) == 0)
+			lsn = Max(lsn, slot_lsn(ring, slot, state));
+	}
+	return lsn;
+}
+
+/*
+ * Make sure that WAL is flushed up to lsn, which belongs to a page that may be
+ * reused before the next call.
+ *
+ * An LSN that was read without a lock may be nonsense; never ask for more WAL
+ * than there is.
+ */
+static void
+flush_wal(Ring *ring, XLogRecPtr lsn)
+{
+	if (XLogNeedsFlush(lsn))
+	{
+		XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) :
+			GetXLogInsertRecPtr();
+
+		lsn = Min(Max(lsn, batch_lsn(ring)), end);
+		compat_submit_staged();
+		XLogFlush(lsn);
+		ring->counts.wal_flushes++;
+	}
+	ring->flushed = Max(ring->flushed, lsn);
+}
+
+/* Ask the WAL writer, half a batch at a time, to flush what we wrote. */
+static void
+announce_wal(Ring *ring)
+{
+	if (++ring->calls_to_announce < FLUSH_BATCH / 2)
+		return;
+	ring->calls_to_announce = 0;
+
+	if (XactLastRecEnd > ring->announced && !RecoveryInProgress())
+	{
+		ring->announced = XactLastRecEnd;
+		XLogSetAsyncXactLSN(XactLastRecEnd);
+	}
+}
+
+/*
+ * Look at the slots that may be taken before the next call, and make them fit
+ * to be reused.
+ */
+static void
+tend(Ring *ring)
+{
+	int			reach = ring->reach;
+	int			beyond;
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	/* While everything is found in shared_buffers, one is enough. */
+	if (ring->calls_at_rest > ring->max_pending)
+		reach = 1;
+
+	beyond = reach + 1;
+	for (int n = 1; n <= reach; n++)
+		lsn = Max(lsn, tend_slot(ring, slot_ahead(ring, n), &beyond));
+
+	if (ring->options.observe || !ring->options.write_dirty)
+		return;
+
+	if (lsn > ring->flushed)
+		flush_wal(ring, lsn);
+	announce_wal(ring);
+}
+
+/*
+ * ring_forget_relation
+ *		Watch the ring while the relation is still open, and never look at the
+ *		relation again.
+ */
+void
+ring_forget_relation(Ring *ring)
+{
+	ring_watch(ring);
+	ring->rel = NULL;
+}
+
+/*
+ * ring_let_go
+ *		From now on only watch: the kill switch was thrown.
+ */
+void
+ring_let_go(Ring *ring)
+{
+	ring->let_go = ring->slots != NULL && !ring->options.observe;
+	ring->options.observe = true;
+}
+
+/*
+ * ring_lend
+ *		Give the ring's buffers to the session's next ring.
+ *
+ * For a stream that has come to its end.  Should it start again (a rescan),
+ * ring_take_back() gives it buffers again, these or others.  The strategy
+ * itself stays with its stream, which knows its address.  A ring that is only
+ * observed keeps its buffers, as the server's do.
+ */
+void
+ring_lend(Ring *ring)
+{
+	int			nbuffers = ring->options.nbuffers;
+
+	if (ring->slots == NULL || ring->options.observe)
+		return;
+
+	ring_watch(ring);
+
+	/* There is room, but it may begin in the middle. */
+	if (lent.first + lent.count + nbuffers > lent.capacity)
+	{
+		memmove(lent.slots, lent.slots + lent.first, lent.count * sizeof(Slot));
+		lent.first = 0;
+	}
+	lent.expected -= nbuffers;
+
+	for (int n = 1; n <= nbuffers; n++)
+	{
+		int			slot = slot_ahead(ring, n);
+
+		if (ring->slots[slot].buffer != InvalidBuffer)
+			lent.slots[lent.first + lent.count++] = ring->slots[slot];
+		ring->strategy->buffers[slot] = InvalidBuffer;
+	}
+
+	pfree(ring->slots);
+	ring->slots = NULL;
+}
+
+/*
+ * Make room for a ring of so many buffers to be lent, now that nothing is
+ * aborting.
+ */
+static void
+expect_to_lend(int nbuffers)
+{
+	int			capacity = lent.count + lent.expected + nbuffers;
+
+	if (capacity > lent.capacity)
+	{
+		Slot	   *slots;
+
+		capacity = Max(capacity, 2 * lent.capacity);
+		slots = MemoryContextAlloc(ring_context, capacity * sizeof(Slot));
+		if (lent.slots != NULL)
+		{
+			memcpy(slots, lent.slots + lent.first, lent.count * sizeof(Slot));
+			pfree(lent.slots);
+		}
+		lent.slots = slots;
+		lent.first = 0;
+		lent.capacity = capacity;
+	}
+	lent.expected += nbuffers;
+}
+
+/*
+ * ring_take_back
+ *		Give the ring the buffers that the session's finished rings left, as
+ *		many as it has room for; it has none now.
+ *
+ * They are put where the next reads take them, the oldest first.
+ */
+void
+ring_take_back(Ring *ring)
+{
+	int			taken;
+
+	if (ring->strategy == NULL || ring->slots != NULL)
+		return;
+
+	ring->slots = MemoryContextAllocZero(ring_context,
+										 ring->options.nbuffers * sizeof(Slot));
+	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
+	if (!ring->options.observe)
+		expect_to_lend(ring->options.nbuffers);
+	for (int slot = 0; slot < taken; slot++)
+	{
+		ring->slots[slot] = lent.slots[lent.first + slot];
+		ring->strategy->buffers[slot] = ring->slots[slot].buffer;
+	}
+	lent.first += taken;
+	lent.count -= taken;
+
+	/* The next slot to be handed out is the first. */
+	ring->strategy->current = ring->current = ring->options.nbuffers - 1;
+	ring->calls_at_rest = 0;
+}
+
+/*
+ * ring_free
+ *		Watch the ring a last time, lend its buffers, and free it.
+ *
+ * The stream must have ended, or be about to vanish with a failed query.
+ */
+void
+ring_free(Ring *ring)
+{
+	ring_watch(ring);
+	ring_lend(ring);
+	if (ring->slots != NULL)
+	{
+		if (ring->let_go)
+			lent.expected -= ring->options.nbuffers;
+		pfree(ring->slots);		/* observed */
+	}
+	if (ring->strategy != NULL)
+		pfree(ring->strategy);
+	pfree(ring);
+}
+
+/* Size of the ring in buffers; 0 if it reads without one. */
+int
+ring_buffers(const Ring *ring)
+{
+	return ring->options.nbuffers;
+}
+
+/* What it did so far. */
+const RingCounts *
+ring_counts(const Ring *ring)
+{
+	return &ring->counts;
+}

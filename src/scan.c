@@ -1,0 +1,533 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  The executor: find the sequential scans, give each its ring.
+ *
+ * When a query starts, every sequential scan of its plan gets another
+ * function to be called for its first row.  That function begins the scan, as
+ * the scan would itself, ends the read stream that the scan has begun, and
+ * begins one with our ring and our callback in its place.  Then it puts the
+ * scan's own function back.  So nothing remains on the path of a row, and a
+ * scan that is never called costs nothing.
+ *
+ *	  ExecutorStart    ps->ExecProcNode = first_call
+ *	  first call       ps->ExecProcNode = the scan's own; attach
+ *	  ...              the callback, once a block
+ *	  ExecutorEnd      streams end; count, lend the ring to the next scan
+ *
+ * The stream is the scan's: heap_rescan() resets it and heap_endscan() ends
+ * it, because it is in rs_read_stream.  The ring is the reader's, which ends
+ * after the stream.  scan->rs_strategy is left as it is: initscan() may free
+ * it during a rescan.
+ *
+ * A parallel scan has begun already when it is called first, in the leader and
+ * in each worker; each of them attaches its own ring.
+ *
+ * A scan that came to its end keeps its ring until the next scan of the
+ * session begins, and lends it then.  Whether it really came to its end shows
+ * in the scan descriptor: the stream has no more blocks (it asked us) and the
+ * scan holds no buffer (it is not inited).  Should it be scanned again, the
+ * callback takes back a ring.
+ *
+ * If the query fails, the registry's resource owner ends the readers; nothing
+ * of the executor's is looked at then.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/syncscan.h"
+#include "catalog/catalog.h"
+#include "compat.h"
+#include "enabled.h"
+#include "nodes/nodeFuncs.h"
+#include "params.h"
+#include "policy.h"
+#include "registry.h"
+#include "scan.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* The readers of one running query. */
+typedef struct QueryScans
+{
+	dlist_node	node;
+	EState	   *estate;			/* which query */
+	dlist_head	readers;
+} QueryScans;
+
+/* One sequential scan that we attached to. */
+typedef struct ScanReader
+{
+	Reader		reader;			/* must be first */
+	dlist_node	active_node;
+	bool		active;			/* in the list of active readers */
+	QueryScans *query;
+	HeapScanDesc scan;
+	EnabledMark enabled;
+	bool		ended;			/* the stream was told that there is no more */
+} ScanReader;
+
+/* Queries with readers, the newest first. */
+static dlist_head queries = DLIST_STATIC_INIT(queries);
+
+/* Readers that run, or have ended but still hold a ring. */
+static dlist_head active = DLIST_STATIC_INIT(active);
+
+static MemoryContext scan_context = NULL;
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
+
+static void
+activate(ScanReader *reader)
+{
+	if (!reader->active)
+		dlist_push_head(&active, &reader->active_node);
+	reader->active = true;
+}
+
+static void
+deactivate(ScanReader *reader)
+{
+	if (reader->active)
+		dlist_delete(&reader->active_node);
+	reader->active = false;
+}
+
+/* The query's own list of readers; made if there is none and "make" says so. */
+static QueryScans *
+query_scans(EState *estate, bool make)
+{
+	QueryScans *query;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &queries)
+	{
+		query = dlist_container(QueryScans, node, iter.cur);
+		if (query->estate == estate)
+			return query;
+	}
+	if (!make)
+		return NULL;
+
+	query = MemoryContextAlloc(scan_context, sizeof(QueryScans));
+	query->estate = estate;
+	dlist_init(&query->readers);
+	dlist_push_head(&queries, &query->node);
+	return query;
+}
+
+static void
+forget_query(QueryScans *query)
+{
+	dlist_delete(&query->node);
+	pfree(query);
+}
+
+/* A reader is about to go: take it out of all lists. */
+static void
+unlink_reader(ScanReader *reader)
+{
+	deactivate(reader);
+	dlist_delete(&reader->reader.node);
+}
+
+/* The registry says that a reader's query failed. */
+static void
+scan_failed(Reader *failed)
+{
+	ScanReader *reader = (ScanReader *) failed;
+
+	unlink_reader(reader);
+	if (dlist_is_empty(&reader->query->readers))
+		forget_query(reader->query);
+}
+
+/*
+ * scan_lend_finished
+ *		Let the scans that have come to their end lend their rings, for a
+ *		reader that is about to begin.
+ */
+void
+scan_lend_finished(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &active)
+	{
+		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
+
+		if (reader->ended && !reader->scan->rs_inited &&
+			!BufferIsValid(reader->scan->rs_cbuf))
+		{
+			ring_lend(reader->reader.ring);
+			deactivate(reader);
+		}
+	}
+}
+
+/* The scan starts to read, for the first time or again. */
+static void
+begin_pass(ScanReader *reader)
+{
+	if (IsParallelWorker())
+		reader->reader.workers++;
+	else
+		reader->reader.scans++;
+
+	reader->ended = false;
+	activate(reader);
+	ring_take_back(reader->reader.ring);
+	registry_start_clock(&reader->reader);
+}
+
+/* What both callbacks do with the block that they found. */
+static BlockNumber
+hand_out(ScanReader *reader, BlockNumber block)
+{
+	if (unlikely(!enabled_still(&reader->enabled)))
+		ring_let_go(reader->reader.ring);
+
+	if (block == InvalidBlockNumber)
+	{
+		reader->ended = true;
+		registry_stop_clock(&reader->reader);
+	}
+	return block;
+}
+
+/* Where the scan starts; the same as heapgettup_initial_block(). */
+static BlockNumber
+initial_block(HeapScanDesc scan)
+{
+	if (scan->rs_nblocks == 0 || scan->rs_numblocks == 0)
+		return InvalidBlockNumber;
+
+	if (ScanDirectionIsForward(scan->rs_dir))
+		return scan->rs_startblock;
+
+	/* A backward scan would only disturb those that follow this one. */
+	scan->rs_base.rs_flags &= ~SO_ALLOW_SYNC;
+
+	if (scan->rs_numblocks != InvalidBlockNumber)
+		return (scan->rs_startblock + scan->rs_numblocks - 1) % scan->rs_nblocks;
+	return scan->rs_startblock > 0 ? scan->rs_startblock - 1 : scan->rs_nblocks - 1;
+}
+
+/* Is the scan complete?  Counts down what heap_setscanlimits() allows. */
+static bool
+limit_reached(HeapScanDesc scan)
+{
+	return scan->rs_numblocks != InvalidBlockNumber && --scan->rs_numblocks == 0;
+}
+
+/* Which block comes next; the same as heapgettup_advance_block(). */
+static BlockNumber
+advance_block(HeapScanDesc scan)
+{
+	BlockNumber block = scan->rs_prefetch_block;
+
+	if (ScanDirectionIsForward(scan->rs_dir))
+	{
+		if (++block >= scan->rs_nblocks)
+			block = 0;
+
+		/* Before the end is noticed, so that the report ends where it began. */
+		if (scan->rs_base.rs_flags & SO_ALLOW_SYNC)
+			ss_report_location(scan->rs_base.rs_rd, block);
+
+		if (block == scan->rs_startblock || limit_reached(scan))
+			return InvalidBlockNumber;
+		return block;
+	}
+
+	if (block == scan->rs_startblock || limit_reached(scan))
+		return InvalidBlockNumber;
+	return (block == 0 ? scan->rs_nblocks : block) - 1;
+}
+
+/* The callback of a serial scan. */
+static BlockNumber
+next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
+				  void *per_buffer_data pg_attribute_unused())
+{
+	ScanReader *reader = (ScanReader *) arg;
+	HeapScanDesc scan = reader->scan;
+
+	if (unlikely(!scan->rs_inited))
+	{
+		begin_pass(reader);
+		scan->rs_prefetch_block = initial_block(scan);
+		scan->rs_inited = true;
+	}
+	else
+		scan->rs_prefetch_block = advance_block(scan);
+
+	return hand_out(reader, scan->rs_prefetch_block);
+}
+
+/* The callback of a parallel scan, in the leader and in each worker. */
+static BlockNumber
+next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
+					void *per_buffer_data pg_attribute_unused())
+{
+	ScanReader *reader = (ScanReader *) arg;
+	HeapScanDesc scan = reader->scan;
+
+	if (unlikely(!scan->rs_inited))
+	{
+		begin_pass(reader);
+		compat_parallelscan_startblock_init(scan);
+		scan->rs_inited = true;
+	}
+	scan->rs_prefetch_block =
+		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
+										  scan->rs_parallelworkerdata,
+										  (ParallelBlockTableScanDesc) scan->rs_base.rs_parallel);
+
+	return hand_out(reader, scan->rs_prefetch_block);
+}
+
+/* Is a scan of this relation ours to attach to? */
+static bool
+relation_is_ours(Relation rel)
+{
+	return rel->rd_tableam == GetHeapamTableAmRoutine() &&
+		!RelationUsesLocalBuffers(rel) &&
+		!IsCatalogRelation(rel);
+}
+
+/* Make the reader of a scan, with its ring. */
+static ScanReader *
+make_reader(EState *estate, HeapScanDesc scan, const RingOptions *options)
+{
+	ScanReader *reader;
+
+	scan_lend_finished();
+
+	reader = MemoryContextAllocZero(scan_context, sizeof(ScanReader));
+	reader->scan = scan;
+	reader->query = query_scans(estate, true);
+	reader->reader.failed = scan_failed;
+
+	dlist_push_tail(&reader->query->readers, &reader->reader.node);
+	PG_TRY();
+	{
+		registry_begin_reader(&reader->reader, READER_SEQSCAN,
+							  RelationGetRelid(scan->rs_base.rs_rd),
+							  ring_create(options));
+	}
+	PG_CATCH();
+	{
+		scan_failed(&reader->reader);
+		pfree(reader);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	enabled_mark(&reader->enabled);
+	return reader;
+}
+
+/* Give the scan a stream that goes through the reader's ring. */
+static void
+replace_stream(ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+	ReadStream *stream;
+
+	stream = ring_begin_stream(reader->reader.ring,
+							   READ_STREAM_SEQUENTIAL | COMPAT_READ_STREAM_BATCHING,
+							   scan->rs_base.rs_rd, MAIN_FORKNUM,
+							   scan->rs_base.rs_parallel ?
+							   next_block_parallel : next_block_serial,
+							   reader);
+	compat_instrument_stream(scan, stream);
+
+	read_stream_end(scan->rs_read_stream);
+	scan->rs_read_stream = stream;
+}
+
+/* Attach a reader, and a ring if the policy says so, to a scan's first call. */
+static void
+attach_scan(SeqScanState *node)
+{
+	MemoryContext oldcontext;
+	HeapScanDesc scan;
+	RingOptions options;
+
+	if (!param_enabled || param_mode == MODE_OFF)
+		return;
+
+	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+
+	/* The parallel ones have begun already. */
+	if (node->ss.ss_currentScanDesc == NULL)
+		node->ss.ss_currentScanDesc = compat_begin_seqscan(node);
+	scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+
+	policy_for_scan(node->ss.ss_currentRelation, scan->rs_nblocks, param_mode,
+					&options);
+
+	/* Attach if that changes anything, or if somebody counts. */
+	if (param_track ||
+		(!options.observe && (options.nbuffers > 0 || scan->rs_strategy != NULL)))
+		replace_stream(make_reader(node->ss.ps.state, scan, &options));
+
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* Takes the place of a sequential scan's function for its first row. */
+static TupleTableSlot *
+first_call(PlanState *ps)
+{
+	ExecSetExecProcNode(ps, ps->ExecProcNodeReal);
+	attach_scan(castNode(SeqScanState, ps));
+	return ps->ExecProcNode(ps);
+}
+
+/*
+ * Have every sequential scan below ps call us first.  Some are found twice
+ * (alternatives of a hashed subplan), that does no harm.
+ */
+static bool
+find_scans(PlanState *ps, void *context)
+{
+	if (IsA(ps, SeqScanState) &&
+		relation_is_ours(((SeqScanState *) ps)->ss.ss_currentRelation))
+		ps->ExecProcNode = first_call;
+	return planstate_tree_walker(ps, find_scans, context);
+}
+
+/*
+ * Count the parallel scans below ps in which the leader took no part, as it
+ * does with parallel_leader_participation = off: its function was never called.
+ */
+static bool
+count_unled_scans(PlanState *ps, void *context)
+{
+	if (IsA(ps, SeqScanState) && ps->ExecProcNode == first_call &&
+		((SeqScanState *) ps)->ss.ss_currentScanDesc != NULL)
+	{
+		Relation	rel = ((SeqScanState *) ps)->ss.ss_currentRelation;
+
+		ExecSetExecProcNode(ps, ps->ExecProcNodeReal);	/* found twice: once */
+		registry_count_scans(READER_SEQSCAN, RelationGetRelid(rel), 1);
+	}
+	return planstate_tree_walker(ps, count_unled_scans, context);
+}
+
+static void
+scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && queryDesc->planstate != NULL)
+		find_scans(queryDesc->planstate, NULL);
+}
+
+/* Start or stop the clocks of the query's readers that run. */
+static void
+set_clocks(EState *estate, bool running)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &active)
+	{
+		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
+
+		if (reader->query->estate != estate || reader->ended)
+			continue;
+		if (running)
+			registry_start_clock(&reader->reader);
+		else
+			registry_stop_clock(&reader->reader);
+	}
+}
+
+/* A cursor's query may be run many times; what is between is not its time. */
+static void
+scan_ExecutorRun(COMPAT_RUN_PARAMS)
+{
+	set_clocks(queryDesc->estate, true);
+
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(COMPAT_RUN_ARGS);
+	else
+		standard_ExecutorRun(COMPAT_RUN_ARGS);
+
+	set_clocks(queryDesc->estate, false);
+}
+
+/* Before the relations are closed. */
+static void
+before_streams_end(QueryDesc *queryDesc, QueryScans *query)
+{
+	dlist_iter	iter;
+
+	if (query != NULL)
+		dlist_foreach(iter, &query->readers)
+			ring_forget_relation(dlist_container(Reader, node, iter.cur)->ring);
+
+	if (queryDesc->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
+		queryDesc->planstate != NULL &&
+		param_enabled && param_mode != MODE_OFF)
+		count_unled_scans(queryDesc->planstate, NULL);
+}
+
+/* When the streams have read what they had still to read. */
+static void
+after_streams_ended(QueryScans *query)
+{
+	while (!dlist_is_empty(&query->readers))
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node,
+											 dlist_head_node(&query->readers));
+
+		unlink_reader(reader);
+		registry_end_reader(&reader->reader);
+	}
+	forget_query(query);
+}
+
+static void
+scan_ExecutorEnd(QueryDesc *queryDesc)
+{
+	QueryScans *query = query_scans(queryDesc->estate, false);
+
+	before_streams_end(queryDesc, query);
+
+	if (prev_ExecutorEnd)
+		prev_ExecutorEnd(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+
+	if (query != NULL)
+		after_streams_ended(query);
+}
+
+/*
+ * scan_install_hooks
+ *		From now on every query of this session is looked at.
+ */
+void
+scan_install_hooks(void)
+{
+	scan_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl scans",
+										 ALLOCSET_DEFAULT_SIZES);
+
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = scan_ExecutorStart;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = scan_ExecutorRun;
+	prev_ExecutorEnd = ExecutorEnd_hook;
+	ExecutorEnd_hook = scan_ExecutorEnd;
+}
