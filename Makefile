@@ -22,7 +22,7 @@ PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
 REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats
-REGRESS_OPTS = --temp-instance=tmp_check/instance --temp-config=sql/regress.conf
+REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check
 
