@@ -35,7 +35,8 @@
  *
  * Between two calls at most one combined read is started, so no more slots
  * are taken than io_combine_limit had when the stream began: the reach.  In
- * the picture P is exchanged with a free slot beyond the reach, and WAL is
+ * the picture P is exchanged with a free slot beyond the reach (in a small
+ * ring, with one farther away within it), and WAL is
  * flushed up to D's LSN.  Then the next read finds only buffers that it can
  * reuse: the ring is closed.
  *
@@ -601,13 +602,14 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 }
 
 /*
- * Find the next slot, at or after *ahead places from current, that a read
- * could take: it is empty, or nobody pins its buffer.  Returns -1 if none.
+ * Find the next slot, at or after *ahead places from current and up to last,
+ * that a read could take: it is empty, or nobody pins its buffer.  Returns -1
+ * if there is none.
  */
 static int
-find_unpinned(const Ring *ring, int *ahead)
+find_unpinned(const Ring *ring, int *ahead, int last)
 {
-	while (*ahead <= ring->options.nbuffers)
+	while (*ahead <= last)
 	{
 		int			slot = slot_ahead(ring, (*ahead)++);
 
@@ -642,13 +644,19 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 }
 
 /*
- * Look at a slot that may be taken before the next call, and make it fit to
- * be reused.  *beyond is where the search for an unpinned slot goes on.
- * Returns the LSN up to which WAL must be flushed for it, if any.
+ * Look at the slot n places ahead, which may be taken before the next call,
+ * and make it fit to be reused.  Returns the LSN up to which WAL must be
+ * flushed for it, if any.
+ *
+ * A pinned buffer is exchanged with an unpinned one from beyond the reach, or
+ * if there is none, from farther away within it: look-ahead then leaves no
+ * room for a read that would take more than the unpinned ones.  *beyond and
+ * *within are where these searches go on.
  */
 static XLogRecPtr
-tend_slot(Ring *ring, int slotno, int *beyond)
+tend_slot(Ring *ring, int n, int reach, int *beyond, int *within)
 {
+	int			slotno = slot_ahead(ring, n);
 	Slot	   *slot = &ring->slots[slotno];
 
 	for (;;)
@@ -688,7 +696,12 @@ tend_slot(Ring *ring, int slotno, int *beyond)
 		if (ring->options.observe)
 			return InvalidXLogRecPtr;
 
-		unpinned = find_unpinned(ring, beyond);
+		unpinned = find_unpinned(ring, beyond, ring->options.nbuffers);
+		if (unpinned < 0)
+		{
+			*within = Max(*within, n + 1);
+			unpinned = find_unpinned(ring, within, reach);
+		}
 		if (unpinned < 0)
 			return InvalidXLogRecPtr;	/* all are pinned: it will escape */
 		exchange_slots(ring, slotno, unpinned);
@@ -763,6 +776,7 @@ tend(Ring *ring)
 {
 	int			reach = ring->reach;
 	int			beyond;
+	int			within = 1;
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	/* While everything is found in shared_buffers, one is enough. */
@@ -771,7 +785,7 @@ tend(Ring *ring)
 
 	beyond = reach + 1;
 	for (int n = 1; n <= reach; n++)
-		lsn = Max(lsn, tend_slot(ring, slot_ahead(ring, n), &beyond));
+		lsn = Max(lsn, tend_slot(ring, n, reach, &beyond, &within));
 
 	if (ring->options.observe || !ring->options.write_dirty)
 		return;

@@ -51,6 +51,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+/* How many such slots there are: see query_keeps_pins(). */
+#define SLOTS_THAT_KEEP_PINS	3
+
 /* The readers of one running query. */
 typedef struct QueryScans
 {
@@ -334,6 +337,20 @@ make_reader(EState *estate, HeapScanDesc scan, const RingOptions *options)
 	return reader;
 }
 
+/*
+ * Does the query lock or change rows?  Then it has slots that keep the page of
+ * a row pinned until it comes to the next such row: of the old tuple, of the
+ * triggers' old tuple, and of EvalPlanQual.
+ */
+static bool
+query_keeps_pins(const EState *estate)
+{
+	const PlannedStmt *stmt = estate->es_plannedstmt;
+
+	return stmt->commandType != CMD_SELECT || stmt->rowMarks != NIL ||
+		stmt->hasModifyingCTE;
+}
+
 /* Give the scan a stream that goes through the reader's ring. */
 static void
 replace_stream(ScanReader *reader)
@@ -373,6 +390,8 @@ attach_scan(SeqScanState *node)
 
 	policy_for_scan(node->ss.ss_currentRelation, scan->rs_nblocks, param_mode,
 					&options);
+	if (query_keeps_pins(node->ss.ps.state))
+		options.headroom += SLOTS_THAT_KEEP_PINS;
 
 	/* Attach if that changes anything, or if somebody counts. */
 	if (param_track ||
