@@ -33,12 +33,11 @@
  *	  f free, s pinned by the stream's look-ahead, P pinned by something else
  *	  (a tuple slot that points to an old page), D dirty, its WAL not flushed
  *
- * Between two calls at most one combined read is started, so no more slots
- * are taken than io_combine_limit had when the stream began: the reach.  In
- * the picture P is exchanged with a free slot beyond the reach (in a small
- * ring, with one farther away within it), and WAL is
- * flushed up to D's LSN.  Then the next read finds only buffers that it can
- * reuse: the ring is closed.
+ * Between two calls no more slots are taken than there are blocks that wait
+ * to be read, and these are never more than one combined read: the reach.  In
+ * the picture P is exchanged with a free slot beyond the reach (or in a small
+ * ring, with one farther away within it), and WAL is flushed up to D's LSN.
+ * Then the next read finds only buffers that it can reuse: the ring is closed.
  *
  * Look-ahead: the server lets it pin the whole ring, and then the ring comes
  * round to buffers that are still pinned.  The stream asks for the ring's
@@ -96,6 +95,13 @@
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
+ * How far beyond the reach an unpinned slot is looked for.  Look-ahead pins the
+ * newest slots without a gap, so if there is one it is near; a few pins of
+ * other kinds may stand before it.
+ */
+#define SPARE_SEARCH	8
+
+/*
  * The server's private struct (freelist.c), the same in 17, 18 and 19.  Known
  * to this file alone, and proven by ring_check_server() before first use.
  */
@@ -139,9 +145,11 @@ struct Ring
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
 	Slot	   *slots;			/* private copy of the array; NULL while lent */
 	int			current;		/* strategy->current when last watched */
-	int			reach;			/* slots that may be taken between two calls */
+	int			reach;			/* most slots that one read may take */
+	int			pending;		/* blocks that may wait to be read, at most */
+	int			tended;			/* slots ahead that are known to be fit */
 	int			calls_at_rest;	/* calls since current moved */
-	int			max_pending;	/* after so many of them only one can be */
+	int			max_at_rest;	/* after so many of them only one is pending */
 
 	bool		let_go;			/* observed, but once was ours */
 
@@ -349,14 +357,14 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	if (ring->strategy)
 	{
+		ring->reach = Min(io_combine_limit, ring->strategy->nbuffers);
 		ring->strategy->nbuffers = ring->options.nbuffers;
-		ring->reach = Min(io_combine_limit, ring->options.nbuffers);
 
 		/*
 		 * Look-ahead shrinks by one a hit.  After so many calls without a
 		 * read there is none left, and nothing is pending but one block.
 		 */
-		ring->max_pending = ring->options.nbuffers + io_combine_limit;
+		ring->max_at_rest = ring->options.nbuffers + io_combine_limit;
 	}
 	return stream;
 }
@@ -552,6 +560,7 @@ ring_watch(Ring *ring)
 {
 	int			current;
 	int			passed;
+	int64		reads = ring->counts.blks_read;
 
 	if (ring->strategy == NULL)
 		count_unringed(ring);
@@ -569,6 +578,7 @@ ring_watch(Ring *ring)
 		passed = ring->options.nbuffers;
 
 	ring->calls_at_rest = passed > 0 ? 0 : ring->calls_at_rest + 1;
+	ring->tended = Max(0, ring->tended - passed);
 
 	/* from the one that was handed out last, backwards */
 	for (int slot = ring->current; passed > 0; passed--)
@@ -576,6 +586,7 @@ ring_watch(Ring *ring)
 		watch_slot(ring, slot);
 		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
 	}
+	ring->pending = Max(0, ring->pending - (int) (ring->counts.blks_read - reads));
 }
 
 /*
@@ -601,20 +612,42 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	return block;
 }
 
-/*
- * Find the next slot, at or after *ahead places from current and up to last,
- * that a read could take: it is empty, or nobody pins its buffer.  Returns -1
- * if there is none.
- */
-static int
-find_unpinned(const Ring *ring, int *ahead, int last)
+/* May a read take the slot: is it empty, or does nobody pin its buffer? */
+static inline bool
+slot_is_unpinned(const Ring *ring, int slot)
 {
-	while (*ahead <= last)
-	{
-		int			slot = slot_ahead(ring, (*ahead)++);
+	return ring->strategy->buffers[slot] == InvalidBuffer ||
+		BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0;
+}
 
-		if (ring->strategy->buffers[slot] == InvalidBuffer ||
-			BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0)
+/*
+ * Where the slots are that a pinned one may be exchanged with, in places from
+ * current: beyond the reach, from first_beyond to last_beyond, or if there is
+ * none, within it, down from last_within.
+ */
+typedef struct Spares
+{
+	int			first_beyond;
+	int			last_beyond;
+	int			last_within;
+} Spares;
+
+/* The next spare for the slot n places ahead; -1 if there is none. */
+static int
+find_spare(const Ring *ring, int n, Spares *spares)
+{
+	while (spares->first_beyond <= spares->last_beyond)
+	{
+		int			slot = slot_ahead(ring, spares->first_beyond++);
+
+		if (slot_is_unpinned(ring, slot))
+			return slot;
+	}
+	while (spares->last_within > n)
+	{
+		int			slot = slot_ahead(ring, spares->last_within--);
+
+		if (slot_is_unpinned(ring, slot))
 			return slot;
 	}
 	return -1;
@@ -644,17 +677,17 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 }
 
 /*
- * Look at the slot n places ahead, which may be taken before the next call,
- * and make it fit to be reused.  Returns the LSN up to which WAL must be
- * flushed for it, if any.
+ * Look at the slot n places ahead, which a read may take soon, and make it fit
+ * to be reused.  Returns the LSN up to which WAL must be flushed for it, if
+ * any.
  *
- * A pinned buffer is exchanged with an unpinned one from beyond the reach, or
- * if there is none, from farther away within it: look-ahead then leaves no
- * room for a read that would take more than the unpinned ones.  *beyond and
- * *within are where these searches go on.
+ * A pinned buffer is exchanged with an unpinned one from beyond the reach, so
+ * that the next read does not come to it; or if there is none, with one from
+ * farther away within it: look-ahead then pins all the others, and leaves no
+ * room for a read that would take more than the unpinned ones.
  */
 static XLogRecPtr
-tend_slot(Ring *ring, int n, int reach, int *beyond, int *within)
+tend_slot(Ring *ring, int n, Spares *spares)
 {
 	int			slotno = slot_ahead(ring, n);
 	Slot	   *slot = &ring->slots[slotno];
@@ -663,7 +696,7 @@ tend_slot(Ring *ring, int n, int reach, int *beyond, int *within)
 	{
 		BufferDesc *header;
 		compat_buf_state state;
-		int			unpinned;
+		int			spare;
 
 		if (slot->buffer == InvalidBuffer)
 			return InvalidXLogRecPtr;
@@ -696,15 +729,11 @@ tend_slot(Ring *ring, int n, int reach, int *beyond, int *within)
 		if (ring->options.observe)
 			return InvalidXLogRecPtr;
 
-		unpinned = find_unpinned(ring, beyond, ring->options.nbuffers);
-		if (unpinned < 0)
-		{
-			*within = Max(*within, n + 1);
-			unpinned = find_unpinned(ring, within, reach);
-		}
-		if (unpinned < 0)
-			return InvalidXLogRecPtr;	/* all are pinned: it will escape */
-		exchange_slots(ring, slotno, unpinned);
+		spare = find_spare(ring, n, spares);
+		if (spare < 0)
+			return InvalidXLogRecPtr;	/* all are pinned: it will escape, if
+										 * a read comes to it */
+		exchange_slots(ring, slotno, spare);
 	}
 }
 
@@ -768,24 +797,46 @@ announce_wal(Ring *ring)
 }
 
 /*
+ * How many blocks may wait to be read after this call, at most?  One more than
+ * before, and never more than one read takes; what was read since is not
+ * among them.  Hits are not seen, so where there are any it may be fewer; but
+ * while everything is a hit, there is only one.
+ */
+static int
+count_pending(Ring *ring)
+{
+	if (ring->calls_at_rest > ring->max_at_rest)
+		ring->pending = 0;
+	return ring->pending = Min(ring->pending + 1, ring->reach);
+}
+
+/*
  * Look at the slots that may be taken before the next call, and make them fit
- * to be reused.
+ * to be reused: those that were not looked at yet, and once more all of them
+ * when they make a full read.
  */
 static void
 tend(Ring *ring)
 {
-	int			reach = ring->reach;
-	int			beyond;
-	int			within = 1;
+	int			pending = count_pending(ring);
+	int			first = pending == ring->reach ? 1 : ring->tended + 1;
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
+	Spares		spares = {
+		.first_beyond = ring->reach + 1,
+		.last_beyond = Min(ring->reach + SPARE_SEARCH, ring->options.nbuffers),
+		.last_within = ring->reach,
+	};
 
-	/* While everything is found in shared_buffers, one is enough. */
-	if (ring->calls_at_rest > ring->max_pending)
-		reach = 1;
+	for (int n = first; n <= pending; n++)
+	{
+		lsn = Max(lsn, tend_slot(ring, n, &spares));
 
-	beyond = reach + 1;
-	for (int n = 1; n <= reach; n++)
-		lsn = Max(lsn, tend_slot(ring, n, reach, &beyond, &within));
+		/* No slot but pinned ones is left: look at it again the next time. */
+		if (!ring->options.observe &&
+			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
+			break;
+		ring->tended = n;
+	}
 
 	if (ring->options.observe || !ring->options.write_dirty)
 		return;
@@ -916,6 +967,8 @@ ring_take_back(Ring *ring)
 	/* The next slot to be handed out is the first. */
 	ring->strategy->current = ring->current = ring->options.nbuffers - 1;
 	ring->calls_at_rest = 0;
+	ring->pending = 0;
+	ring->tended = 0;
 }
 
 /*
