@@ -120,6 +120,7 @@ typedef enum SlotState
 	SLOT_PINNED,
 	SLOT_ADOPTED,
 	SLOT_DIRTY,
+	SLOT_LOST,					/* it holds another page */
 } SlotState;
 
 /* What we know of a slot: the buffer in it, and the page that it held. */
@@ -148,6 +149,9 @@ struct Ring
 	int			reach;			/* most slots that one read may take */
 	int			pending;		/* blocks that may wait to be read, at most */
 	int			tended;			/* slots ahead that are known to be fit */
+	int64		reads_at_start; /* counts.blks_read when the stream started */
+	BlockNumber asked[MAX_IO_COMBINE_LIMIT];	/* the last blocks asked for:
+												 * the n-th is at n % size */
 	int			calls_at_rest;	/* calls since current moved */
 	int			max_at_rest;	/* after so many of them only one is pending */
 
@@ -180,7 +184,8 @@ static const char *mismatch = NULL;
 
 static BlockNumber ring_next_block(ReadStream *stream, void *arg,
 								   void *per_buffer_data);
-static void tend(Ring *ring);
+static void take_back(Ring *ring);
+static void tend(Ring *ring, BlockNumber block);
 
 /*
  * ring_check_server
@@ -307,7 +312,7 @@ ring_create(const RingOptions *options)
 		ring->strategy = MemoryContextAllocZero(ring_context, size);
 		ring->strategy->btype = BAS_BULKREAD;
 		ring->strategy->nbuffers = options->nbuffers;
-		ring_take_back(ring);
+		take_back(ring);
 	}
 	return ring;
 }
@@ -422,15 +427,14 @@ escape_reason(const Slot *slot)
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
 
-	if (BufferTagsEqual(&header->tag, &slot->tag))
-	{
-		if (BUF_STATE_GET_REFCOUNT(state) > 0)
-			return SLOT_PINNED;
-		if (BUF_STATE_GET_USAGECOUNT(state) > 1)
-			return SLOT_ADOPTED;
-		if (state & BM_DIRTY)
-			return SLOT_DIRTY;
-	}
+	if (!BufferTagsEqual(&header->tag, &slot->tag))
+		return SLOT_LOST;		/* nothing of ours stays behind */
+	if (BUF_STATE_GET_REFCOUNT(state) > 0)
+		return SLOT_PINNED;
+	if (BUF_STATE_GET_USAGECOUNT(state) > 1)
+		return SLOT_ADOPTED;
+	if (state & BM_DIRTY)
+		return SLOT_DIRTY;
 	return slot->state == SLOT_FREE ? SLOT_PINNED : slot->state;
 }
 
@@ -457,6 +461,10 @@ count_replacement(Ring *ring, const Slot *slot)
 		case SLOT_DIRTY:
 			/* rejected on the way round, and filled again when it came back */
 			counts->escapes_dirty++;
+			counts->fills++;
+			break;
+		case SLOT_LOST:
+			counts->slots_lost++;
 			counts->fills++;
 			break;
 	}
@@ -604,20 +612,45 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
 
 	ring_watch(ring);
-	if (ring->strategy != NULL)
-		tend(ring);
-
 	if (block != InvalidBlockNumber)
-		ring->counts.blocks++;
+		ring->asked[ring->counts.blocks++ % MAX_IO_COMBINE_LIMIT] = block;
+	if (ring->strategy != NULL)
+		tend(ring, block);
 	return block;
 }
 
-/* May a read take the slot: is it empty, or does nobody pin its buffer? */
+/*
+ * The stream pins what it finds, and may find its own blocks in the ring: those
+ * that were read before it started, until the ring has come round.
+ */
+static inline bool
+may_find_own_blocks(const Ring *ring)
+{
+	return ring->counts.blks_read - ring->reads_at_start < ring->options.nbuffers;
+}
+
+/*
+ * Does the slot hold a block that waits to be read?  It will be found there and
+ * pinned, before or while the next read takes slots.
+ */
+static bool
+holds_pending_block(const Ring *ring, const BufferTag *tag)
+{
+	if (!may_find_own_blocks(ring) || !tag_is_ours(ring, tag))
+		return false;
+	for (int64 n = ring->counts.blocks - ring->pending; n < ring->counts.blocks; n++)
+		if (ring->asked[n % MAX_IO_COMBINE_LIMIT] == tag->blockNum)
+			return true;
+	return false;
+}
+
+/* May a read take the slot: is it empty, or will nobody pin its buffer? */
 static inline bool
 slot_is_unpinned(const Ring *ring, int slot)
 {
 	return ring->strategy->buffers[slot] == InvalidBuffer ||
-		BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0;
+		(BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0 &&
+		 !holds_pending_block(ring, &ring->slots[slot].tag));
 }
 
 /*
@@ -714,7 +747,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;
 		}
 
-		if (BUF_STATE_GET_REFCOUNT(state) == 0)
+		if (slot_is_unpinned(ring, slotno))
 		{
 			XLogRecPtr	lsn = slot_lsn(ring, slotno, state);
 
@@ -797,29 +830,31 @@ announce_wal(Ring *ring)
 }
 
 /*
- * How many blocks may wait to be read after this call, at most?  One more than
- * before, and never more than one read takes; what was read since is not
+ * How many blocks may wait to be read after this call, which asked for this
+ * one, at most?  One more than before, and never more than one read takes; what was read since is not
  * among them.  Hits are not seen, so where there are any it may be fewer; but
  * while everything is a hit, there is only one.
  */
 static int
-count_pending(Ring *ring)
+count_pending(Ring *ring, BlockNumber block)
 {
 	if (ring->calls_at_rest > ring->max_at_rest)
 		ring->pending = 0;
-	return ring->pending = Min(ring->pending + 1, ring->reach);
+	if (block != InvalidBlockNumber)
+		ring->pending = Min(ring->pending + 1, ring->reach);
+	return ring->pending;
 }
 
 /*
  * Look at the slots that may be taken before the next call, and make them fit
  * to be reused: those that were not looked at yet, and once more all of them
- * when they make a full read.
+ * when they make a full read, or may have become unfit.
  */
 static void
-tend(Ring *ring)
+tend(Ring *ring, BlockNumber block)
 {
-	int			pending = count_pending(ring);
-	int			first = pending == ring->reach ? 1 : ring->tended + 1;
+	int			pending = count_pending(ring, block);
+	bool		all = pending == ring->reach || may_find_own_blocks(ring);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	Spares		spares = {
 		.first_beyond = ring->reach + 1,
@@ -827,7 +862,7 @@ tend(Ring *ring)
 		.last_within = ring->reach,
 	};
 
-	for (int n = first; n <= pending; n++)
+	for (int n = all ? 1 : ring->tended + 1; n <= pending; n++)
 	{
 		lsn = Max(lsn, tend_slot(ring, n, &spares));
 
@@ -874,7 +909,7 @@ ring_let_go(Ring *ring)
  *		Give the ring's buffers to the session's next ring.
  *
  * For a stream that has come to its end.  Should it start again (a rescan),
- * ring_take_back() gives it buffers again, these or others.  The strategy
+ * ring_start() gives it buffers again, these or others.  The strategy
  * itself stays with its stream, which knows its address.  A ring that is only
  * observed keeps its buffers, as the server's do.
  */
@@ -937,25 +972,20 @@ expect_to_lend(int nbuffers)
 }
 
 /*
- * ring_take_back
- *		Give the ring the buffers that the session's finished rings left, as
- *		many as it has room for; it has none now.
- *
- * They are put where the next reads take them, the oldest first.
+ * Give the ring the buffers that the session's finished rings left, as many as
+ * it has room for; it has none now.  They are put where the next reads take
+ * them, the oldest first.
  */
-void
-ring_take_back(Ring *ring)
+static void
+take_back(Ring *ring)
 {
 	int			taken;
 
-	if (ring->strategy == NULL || ring->slots != NULL)
-		return;
-
+	if (!ring->options.observe)
+		expect_to_lend(ring->options.nbuffers);
 	ring->slots = MemoryContextAllocZero(ring_context,
 										 ring->options.nbuffers * sizeof(Slot));
 	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
-	if (!ring->options.observe)
-		expect_to_lend(ring->options.nbuffers);
 	for (int slot = 0; slot < taken; slot++)
 	{
 		ring->slots[slot] = lent.slots[lent.first + slot];
@@ -969,6 +999,20 @@ ring_take_back(Ring *ring)
 	ring->calls_at_rest = 0;
 	ring->pending = 0;
 	ring->tended = 0;
+}
+
+/*
+ * ring_start
+ *		The stream starts, or starts again somewhere else: at the beginning,
+ *		or in the other direction.  If the ring was lent, it gets buffers
+ *		again.
+ */
+void
+ring_start(Ring *ring)
+{
+	if (ring->strategy != NULL && ring->slots == NULL)
+		take_back(ring);
+	ring->reads_at_start = ring->counts.blks_read;
 }
 
 /*

@@ -59,7 +59,7 @@ extern void ring_watch(Ring *ring);
 extern void ring_forget_relation(Ring *ring);
 extern void ring_let_go(Ring *ring);
 extern void ring_lend(Ring *ring);
-extern void ring_take_back(Ring *ring);
+extern void ring_start(Ring *ring);
 extern void ring_free(Ring *ring);
 
 extern int	ring_buffers(const Ring *ring);

@@ -27,7 +27,7 @@
  * session begins, and lends it then.  Whether it really came to its end shows
  * in the scan descriptor: the stream has no more blocks (it asked us) and the
  * scan holds no buffer (it is not inited).  Should it be scanned again, the
- * callback takes back a ring.
+ * ring gets buffers again.
  *
  * If the query fails, the registry's resource owner ends the readers; nothing
  * of the executor's is looked at then.
@@ -71,6 +71,7 @@ typedef struct ScanReader
 	QueryScans *query;
 	HeapScanDesc scan;
 	EnabledMark enabled;
+	ScanDirection direction;	/* in which it asked for blocks last */
 	bool		ended;			/* the stream was told that there is no more */
 } ScanReader;
 
@@ -183,9 +184,21 @@ begin_pass(ScanReader *reader)
 	else
 		reader->reader.scans++;
 
+	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
+	scan_lend_finished();
 	activate(reader);
-	ring_take_back(reader->reader.ring);
+	ring_start(reader->reader.ring);
+	registry_start_clock(&reader->reader);
+}
+
+/* The scan turns round, in the middle. */
+static void
+turn(ScanReader *reader)
+{
+	reader->direction = reader->scan->rs_dir;
+	reader->ended = false;
+	ring_start(reader->reader.ring);
 	registry_start_clock(&reader->reader);
 }
 
@@ -195,6 +208,8 @@ hand_out(ScanReader *reader, BlockNumber block)
 {
 	if (unlikely(!enabled_still(&reader->enabled)))
 		ring_let_go(reader->reader.ring);
+	if (unlikely(reader->direction != reader->scan->rs_dir))
+		turn(reader);
 
 	if (block == InvalidBlockNumber)
 	{
@@ -441,6 +456,18 @@ count_unled_scans(PlanState *ps, void *context)
 	return planstate_tree_walker(ps, count_unled_scans, context);
 }
 
+/* Not all subplans can be reached from the top of the plan. */
+static void
+find_all_scans(QueryDesc *queryDesc)
+{
+	ListCell   *lc;
+
+	find_scans(queryDesc->planstate, NULL);
+	foreach(lc, queryDesc->estate->es_subplanstates)
+		if (lfirst(lc) != NULL)
+			find_scans((PlanState *) lfirst(lc), NULL);
+}
+
 static void
 scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
@@ -450,7 +477,7 @@ scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		standard_ExecutorStart(queryDesc, eflags);
 
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && queryDesc->planstate != NULL)
-		find_scans(queryDesc->planstate, NULL);
+		find_all_scans(queryDesc);
 }
 
 /* Start or stop the clocks of the query's readers that run. */
