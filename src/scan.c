@@ -44,6 +44,7 @@
 #include "compat.h"
 #include "enabled.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "params.h"
 #include "policy.h"
 #include "registry.h"
@@ -175,14 +176,26 @@ scan_lend_finished(void)
 	}
 }
 
+/*
+ * Does this process count the scan?  A parallel scan is counted by its leader,
+ * or if that takes no part, by the first worker.
+ */
+static bool
+counts_scan(const ScanReader *reader)
+{
+	if (!IsParallelWorker() || reader->scan->rs_base.rs_parallel == NULL)
+		return true;
+	return ParallelWorkerNumber == 0 && !parallel_leader_participation;
+}
+
 /* The scan starts to read, for the first time or again. */
 static void
 begin_pass(ScanReader *reader)
 {
+	if (counts_scan(reader))
+		reader->reader.scans++;
 	if (IsParallelWorker())
 		reader->reader.workers++;
-	else
-		reader->reader.scans++;
 
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
@@ -439,8 +452,8 @@ find_scans(PlanState *ps, void *context)
 }
 
 /*
- * Count the parallel scans below ps in which the leader took no part, as it
- * does with parallel_leader_participation = off: its function was never called.
+ * Count the parallel scans below ps in which the leader could have taken part,
+ * but the workers were done before: its function was never called.
  */
 static bool
 count_unled_scans(PlanState *ps, void *context)
@@ -524,7 +537,7 @@ before_streams_end(QueryDesc *queryDesc, QueryScans *query)
 			ring_forget_relation(dlist_container(Reader, node, iter.cur)->ring);
 
 	if (queryDesc->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
-		queryDesc->planstate != NULL &&
+		queryDesc->planstate != NULL && parallel_leader_participation &&
 		param_enabled && param_mode != MODE_OFF)
 		count_unled_scans(queryDesc->planstate, NULL);
 }

@@ -1,0 +1,99 @@
+-- dirty: the first scan after a load, which sets hint bits and so dirties
+-- every page, whose WAL is not flushed when the ring comes round.
+--
+-- Claims: through our ring the hot table survives, nothing is left behind, and
+-- WAL is flushed for that, once for many pages.  With dirty_pages = leave, in observe mode and
+-- without us the server leaves the pages behind, and the hot table is lost.
+
+-- Loaded, committed, never read; after a checkpoint a hint is worth a page of WAL.
+CREATE TABLE loaded (LIKE big);
+CREATE PROCEDURE load() LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE loaded;
+    INSERT INTO loaded SELECT * FROM big;
+    COMMIT;
+    CHECKPOINT;
+    PERFORM fresh();
+END $$;
+
+SELECT setting = 'on' AS hints_make_wal FROM pg_settings WHERE name = 'wal_log_hints';
+
+-- ours
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT hot_survives(), cached('loaded') <= ring_buffers AS in_ring, blks_read = blocks AS all_read,
+       escapes_pinned, escapes_dirty,
+       wal_flushes < blks_read / 16 AS many_pages_a_flush, exact() FROM stats('loaded');
+-- the second scan finds clean pages
+SELECT fresh();
+SELECT count(*), sum(id) FROM loaded;
+SELECT hot_survives(), escapes_pinned, escapes_dirty, wal_flushes, exact() FROM stats('loaded');
+
+-- of every size; a small one cannot leave all the flushing to the WAL writer
+CREATE FUNCTION first_scan(scan_ring text) RETURNS TABLE (ring text, hot boolean, in_ring boolean,
+    escapes_pinned bigint, escapes_dirty bigint, flushed boolean, exact boolean) LANGUAGE sql
+BEGIN ATOMIC
+    SELECT scan_ring, hot_survives(), cached('loaded') <= s.ring_buffers,
+           s.escapes_pinned, s.escapes_dirty, s.wal_flushes > 0 OR s.ring_buffers > 16, exact()
+      FROM stats('loaded') s;
+END;
+SET pg_ringctl.scan_ring = '64kB';
+CALL load();
+SELECT count(*) FROM loaded;
+SELECT * FROM first_scan('64kB');
+SET pg_ringctl.scan_ring = '128kB';
+CALL load();
+SELECT count(*) FROM loaded;
+SELECT * FROM first_scan('128kB');
+SET pg_ringctl.scan_ring = '256kB';
+CALL load();
+SELECT count(*) FROM loaded;
+SELECT * FROM first_scan('256kB');
+SET pg_ringctl.scan_ring = '2MB';
+CALL load();
+SELECT count(*) FROM loaded;
+SELECT * FROM first_scan('2MB');
+RESET pg_ringctl.scan_ring;
+
+-- pages that are pruned by the scan
+CALL load();
+DELETE FROM loaded WHERE id % 2 = 0;
+CHECKPOINT;
+SELECT fresh();
+SELECT count(*), sum(id) FROM loaded;
+SELECT * FROM first_scan('pruned');
+
+-- an unlogged table's pages need no WAL
+CREATE UNLOGGED TABLE unlogged (LIKE big);
+INSERT INTO unlogged SELECT * FROM big;
+SELECT fresh();
+SELECT count(*), sum(id) FROM unlogged;
+SELECT hot_survives(), cached('unlogged') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
+       wal_flushes, exact() FROM stats('unlogged');
+DROP TABLE unlogged;
+
+-- dirty_pages = leave
+SET pg_ringctl.dirty_pages = leave;
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT hot_is_lost(), cached('loaded') > ring_buffers AS more_than_the_ring,
+       escapes_dirty > 0.5 * blks_read AS escapes, wal_flushes, exact() FROM stats('loaded');
+RESET pg_ringctl.dirty_pages;
+
+-- observe
+SET pg_ringctl.mode = observe;
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT hot_is_lost(), cached('loaded') > ring_buffers AS more_than_the_ring,
+       escapes_dirty > 0.5 * blks_read AS escapes, wal_flushes, exact() FROM stats('loaded');
+
+-- the server alone
+SET pg_ringctl.mode = off;
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT hot_is_lost(), count(*) AS counted FROM stats('loaded');
+RESET pg_ringctl.mode;
+
+DROP FUNCTION first_scan;
+DROP PROCEDURE load;
+DROP TABLE loaded;

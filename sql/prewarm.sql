@@ -1,0 +1,219 @@
+-- prewarm: pg_ringctl_prewarm().
+--
+-- Claims: it reads every block of everything that has storage, in every mode,
+-- fork and range, and says so: blocks = blks_hit + blks_read.  Through a ring
+-- it leaves no more than the ring and the hot table survives; without one it
+-- leaves everything.  Whatever is wrong is refused with its SQLSTATE.
+
+CREATE TABLE things (id int PRIMARY KEY, note text);
+ALTER TABLE things ALTER note SET STORAGE external;
+INSERT INTO things SELECT i, repeat('x', 3000) FROM generate_series(1, 200) i;
+INSERT INTO things SELECT i, 'short' FROM generate_series(201, 4000) i;
+VACUUM things;
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'things'::regclass \gset
+CREATE SEQUENCE numbers;
+CREATE MATERIALIZED VIEW matview AS SELECT * FROM small;
+CREATE UNLOGGED TABLE unlogged AS SELECT * FROM small;
+CREATE TABLE empty (id int);
+CREATE INDEX empty_id ON empty (id);
+CREATE INDEX big_id ON big (id);
+CHECKPOINT;
+
+--
+-- Whatever has storage, with rings of all sizes
+--
+CREATE FUNCTION prewarm(rel regclass, ring_kb int)
+RETURNS TABLE (all_blocks boolean, adds_up boolean, ring int, hot boolean, left_as_meant boolean,
+               reuses boolean, escapes bigint, elapsed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+BEGIN
+    PERFORM fresh();
+    SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb);
+    RETURN QUERY SELECT r.blocks = blocks(rel), r.blocks = r.blks_hit + r.blks_read,
+                        CASE WHEN ring_kb < 0 THEN sign(r.ring_buffers)::int
+                             ELSE r.ring_buffers * current_setting('block_size')::int / 1024 END,
+                        CASE WHEN ring_kb <> 0 THEN hot_survives() END,
+                        CASE WHEN r.ring_buffers > 0 THEN cached(rel) <= r.ring_buffers
+                             ELSE cached(rel) > 0.3 * r.blocks OR r.blocks = 0 END,
+                        r.reuses > 0, r.escapes, r.elapsed_ms >= 0;
+END $$;
+SELECT what, ring_kb, p.*
+  FROM unnest('{big, small, things, things_pkey, numbers, matview, unlogged, empty, empty_id}'::text[])
+         WITH ORDINALITY w (what, n),
+       unnest('{0, -1, 64, 2048}'::int[]) ring_kb,
+       LATERAL prewarm(what::regclass, ring_kb) p
+ ORDER BY n, ring_kb;
+SELECT ring_kb, p.* FROM unnest('{0, -1, 64}'::int[]) ring_kb, LATERAL prewarm(:'toast', ring_kb) p;
+-- a catalog has storage, too
+SELECT blocks = blocks('pg_class') AS all_blocks, blocks = blks_hit + blks_read AS adds_up
+  FROM pg_ringctl_prewarm('pg_class', 64);
+
+-- Without a ring it fills shared_buffers.
+SELECT fresh();
+SELECT blocks = blks_read AS all_read, ring_buffers, reuses, escapes FROM pg_ringctl_prewarm('small');
+SELECT cached('small') = blocks('small') AS all_there;
+SELECT blocks = blks_hit AS all_hit, blks_read FROM pg_ringctl_prewarm('small');
+SELECT blocks = blks_read AS all_read FROM pg_ringctl_prewarm('big');
+SELECT hot_is_lost();
+
+-- -1 is the ring of a sequential scan, with its parameters
+CREATE FUNCTION ring_as_scan(rel regclass, scan_ring text, threshold text DEFAULT '-1')
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+BEGIN
+    PERFORM set_config('pg_ringctl.scan_ring', scan_ring, true),
+            set_config('pg_ringctl.scan_threshold', threshold, true), fresh();
+    EXECUTE format('SELECT count(v) FROM %s', rel);
+    SELECT * INTO r FROM pg_ringctl_prewarm(rel, -1);
+    RETURN r.ring_buffers = (SELECT ring_buffers FROM stats(rel));
+END $$;
+SELECT ring, ring_as_scan('big', ring) AS big, ring_as_scan('small', ring) AS small,
+       ring_as_scan('small', ring, '0') AS small_ringed
+  FROM unnest('{-1, 0, 64kB, 1MB, 4MB}'::text[]) ring;
+
+-- The caps of a ring hold here as well.
+SELECT ring_buffers = 2048 / 8 AS capped FROM pg_ringctl_prewarm('big', 4096);
+SELECT ring_buffers = 2048 / 8 AS capped FROM pg_ringctl_prewarm('big', 16777216);
+SET pg_ringctl.max_ring = '512kB';
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', 2048);
+SET pg_ringctl.max_ring = '4MB';
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', 4096);
+RESET pg_ringctl.max_ring;
+-- pg_ringctl.mode does not touch it.
+SET pg_ringctl.mode = off;
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb,
+       reuses > 0 AS reuses, escapes FROM pg_ringctl_prewarm('big', 64);
+SET pg_ringctl.mode = observe;
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb,
+       reuses > 0 AS reuses, escapes FROM pg_ringctl_prewarm('big', 64);
+RESET pg_ringctl.mode;
+
+--
+-- Modes: read and prefetch leave shared_buffers alone
+--
+SELECT fresh();
+SELECT mode, p.blocks = blocks('big') AS all_blocks, p.blks_hit, p.blks_read, p.ring_buffers,
+       p.reuses, p.escapes, p.elapsed_ms >= 0 AS elapsed, cached('big')
+  FROM unnest('{read, prefetch}'::text[]) mode,
+       LATERAL pg_ringctl_prewarm('big', 0, mode) p;
+SELECT blocks FROM pg_ringctl_prewarm('empty', 0, 'read');
+
+--
+-- Forks and ranges
+--
+SELECT fork, p.blocks = pg_relation_size('big', fork) / current_setting('block_size')::int AS all_blocks,
+       p.blocks > 0 AS some, p.blocks = p.blks_hit + p.blks_read AS adds_up
+  FROM unnest('{main, fsm, vm}'::text[]) fork, LATERAL pg_ringctl_prewarm('big', 64, 'buffer', fork) p;
+SELECT fork, p.blocks > 0 AS some, p.blocks = p.blks_hit + p.blks_read AS adds_up
+  FROM unnest('{main, init}'::text[]) fork,
+       LATERAL pg_ringctl_prewarm('unlogged', 0, 'buffer', fork) p;
+SELECT blocks('unlogged') > 0 AS some;
+SELECT first, last, p.blocks, p.blocks = p.blks_hit + p.blks_read AS adds_up
+  FROM (VALUES (0, 0), (10, 19), (19, 19), (NULL, 4), (15, NULL), (NULL, NULL)) r (first, last),
+       LATERAL pg_ringctl_prewarm('small', 64, first_block => first, last_block => last) p;
+SELECT mode, p.blocks FROM unnest('{read, prefetch, buffer}'::text[]) mode,
+       LATERAL pg_ringctl_prewarm('small', 0, mode, 'main', 3, 7) p;
+-- These blocks it is, and no others.
+SELECT fresh();
+SELECT blocks FROM pg_ringctl_prewarm('small', first_block => 3, last_block => 7);
+SELECT array_agg(relblocknumber ORDER BY relblocknumber) FROM pg_buffercache
+ WHERE relfilenode = pg_relation_filenode('small') AND relforknumber = 0;
+-- named arguments and defaults
+SELECT blocks = blocks('small') AS all_blocks, ring_buffers FROM pg_ringctl_prewarm(relation => 'small');
+
+-- In a transaction that writes, and after a failure in it
+BEGIN;
+INSERT INTO empty VALUES (1);
+SELECT blocks FROM pg_ringctl_prewarm('empty', 64);
+SAVEPOINT s;
+SELECT blocks FROM pg_ringctl_prewarm('empty', 63);
+ROLLBACK TO s;
+SELECT blocks FROM pg_ringctl_prewarm('empty', 64);
+ROLLBACK;
+TRUNCATE empty;
+
+--
+-- What bad input gets
+--
+CREATE VIEW a_view AS SELECT * FROM small;
+CREATE TABLE parted (id int) PARTITION BY RANGE (id);
+CREATE INDEX parted_id ON parted (id);
+CREATE FOREIGN DATA WRAPPER regress_nothing;
+CREATE SERVER regress_nowhere FOREIGN DATA WRAPPER regress_nothing;
+CREATE FOREIGN TABLE far (id int) SERVER regress_nowhere;
+CREATE TYPE a_type AS (id int);
+CREATE TEMP TABLE temporary AS SELECT * FROM small;
+
+SELECT pg_ringctl_prewarm(NULL) IS NULL AS null_relation, pg_ringctl_prewarm(NULL, NULL, NULL) IS NULL;
+SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm(%s)', arguments)) AS outcome
+  FROM (VALUES
+        -- the ring
+        ('''small'', -2'), ('''small'', 1'), ('''small'', 63'), ('''small'', 16777217'),
+        ('''small'', -2147483648'), ('''small'', 2147483647'),
+        ('''small'', NULL'), ('''small'', 64, NULL'), ('''small'', 64, ''buffer'', NULL'),
+        -- the mode
+        ('''small'', 0, ''x'''), ('''small'', 0, '''''), ('''small'', 0, ''BUFFER'''),
+        ('''small'', 64, ''read'''), ('''small'', -1, ''prefetch'''),
+        -- the fork
+        ('''small'', 0, ''buffer'', ''x'''), ('''small'', 0, ''buffer'', ''init'''),
+        ('''empty'', 0, ''read'', ''vm'''),
+        -- the range
+        ('''small'', 0, ''buffer'', ''main'', -1'), ('''small'', 0, ''buffer'', ''main'', 20'),
+        ('''small'', 0, ''buffer'', ''main'', 0, 20'), ('''small'', 0, ''buffer'', ''main'', 0, -1'),
+        ('''small'', 0, ''buffer'', ''main'', 5, 4'), ('''empty'', 0, ''buffer'', ''main'', 0'),
+        ('''small'', 0, ''buffer'', ''main'', 0, 9223372036854775807'),
+        ('''small'', 64, ''buffer'', ''main'', 4294967296'),
+        -- the relation
+        ('''a_view'''), ('''parted'''), ('''parted_id'', 64'), ('''far'''), ('''a_type'''),
+        ('4294967295'), ('0'), ('4294967295, 64'), ('''no_such_table'''),
+        ('''temporary'', 64'), ('''temporary'', -1'), ('''temporary'''),
+        ('''temporary'', 0, ''read''')) v (arguments);
+
+-- As a user sees them
+SELECT * FROM pg_ringctl_prewarm('small', 63);
+SELECT * FROM pg_ringctl_prewarm('parted', 64);
+\set VERBOSITY terse
+SELECT * FROM pg_ringctl_prewarm('small', NULL);
+SELECT * FROM pg_ringctl_prewarm('small', 64, 'read');
+\set VERBOSITY default
+
+-- A temporary table of one's own is read without a ring.
+SELECT blocks = blocks('temporary') AS all_blocks, blocks = blks_hit + blks_read AS adds_up, ring_buffers
+  FROM pg_ringctl_prewarm('temporary');
+
+-- No privilege, or that of reading it; an index by its table
+CREATE ROLE regress_ringctl_user;
+SET ROLE regress_ringctl_user;
+SELECT rel, attempt(format('SELECT * FROM pg_ringctl_prewarm(%L, 64)', rel))
+  FROM unnest('{small, big_id, things, things_pkey, numbers, matview}'::text[]) rel;
+RESET ROLE;
+GRANT SELECT ON small, things, numbers, matview TO regress_ringctl_user;
+SET ROLE regress_ringctl_user;
+SELECT rel, attempt(format('SELECT * FROM pg_ringctl_prewarm(%L, 64)', rel))
+  FROM unnest('{small, big_id, things, things_pkey, numbers, matview}'::text[]) rel;
+RESET ROLE;
+REVOKE ALL ON small, things, numbers, matview FROM regress_ringctl_user;
+DROP ROLE regress_ringctl_user;
+
+-- Nothing was left pinned, locked or counted.
+SELECT count(*) AS pinned FROM pg_buffercache WHERE pinning_backends > 0;
+SELECT count(*) AS locked FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+ WHERE c.oid >= 16384 AND c.relname NOT LIKE 'pg\_%' AND l.pid = pg_backend_pid();
+SELECT fresh();
+SELECT attempt('SELECT pg_ringctl_prewarm(''small'', 63)') <> 'works' AS refused,
+       attempt('SELECT pg_ringctl_prewarm(''a_view'', 64)') <> 'works' AS refused;
+SELECT count(*) AS counted FROM pg_ringctl_stats;
+-- read and prefetch know nothing of buffers, and are not counted, either
+SELECT blocks > 0 AS read FROM pg_ringctl_prewarm('small', 0, 'read');
+SELECT count(*) AS counted FROM pg_ringctl_stats;
+
+DROP FUNCTION prewarm, ring_as_scan;
+DROP FOREIGN DATA WRAPPER regress_nothing CASCADE;
+DROP VIEW a_view;
+DROP TYPE a_type;
+DROP MATERIALIZED VIEW matview;
+DROP SEQUENCE numbers;
+DROP TABLE things, unlogged, empty, parted, temporary;
+DROP INDEX big_id;

@@ -1,0 +1,131 @@
+# Claims: nobody has to restart or reconfigure the server.  CREATE EXTENSION in
+# a running cluster works for the session that runs it, session_preload_libraries
+# of a database for every session that comes after, and so do the database's
+# settings: "observe" only counts what the server does, RESET takes control.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $pages = 4000;
+my $sum = sum_to($pages);
+my $node = new_node('main');
+$node->start;
+load_table($node, $_, $pages) foreach qw(big controlled observed reset);
+
+my $early = session($node);
+create_extension_in_running_cluster();
+session_that_was_there_before();
+session_preload_libraries_of_a_database();
+other_databases_are_left_alone();
+observe_for_a_database();
+control_after_reset();
+rows_add_up($node, 'at the end');
+
+$early->quit;
+$node->stop;
+log_is_clean($node, 'no preload');
+done_testing();
+
+
+sub create_extension_in_running_cluster
+{
+	my $session = session($node);
+
+	is($session->query_safe('SELECT sum(id) FROM big'),
+		$sum, 'a scan before CREATE EXTENSION');
+	$session->query_safe('CREATE EXTENSION pg_ringctl');
+	is(counters($node, 'big', 'scans'), '', 'was not counted');
+
+	is($session->query_safe('SELECT sum(id) FROM big'),
+		$sum, 'a scan in the session that ran CREATE EXTENSION');
+	is(counters($node, 'big', 'scans, blocks, ring_buffers > 0'),
+		"1|$pages|t", 'has a ring and is counted');
+	$session->quit;
+}
+
+sub session_that_was_there_before
+{
+	is($early->query_safe('SELECT sum(id) FROM big'),
+		$sum, 'a scan in a session without the library');
+	is(counters($node, 'big', 'scans'), '1', 'is not counted');
+
+	is($early->query_safe('SELECT count(*) FROM pg_ringctl_stats'),
+		'1', 'such a session sees the counters');
+	is($early->query_safe('SELECT sum(id) FROM big'),
+		$sum, 'a scan after the session has called one of the functions');
+	is(counters($node, 'big', 'scans'), '2', 'is counted');
+}
+
+sub session_preload_libraries_of_a_database
+{
+	$node->safe_psql('postgres',
+		"ALTER DATABASE postgres SET session_preload_libraries = 'pg_ringctl'"
+	);
+	is($node->safe_psql('postgres', 'SELECT sum(id) FROM controlled'),
+		$sum, 'a scan in a session that preloads the library');
+	is( counters(
+			$node,
+			'controlled',
+			'scans, blocks, escapes_pinned + escapes_dirty, ring_buffers > 0'
+		),
+		"1|$pages|0|t",
+		'has a ring that nothing escapes from');
+}
+
+sub other_databases_are_left_alone
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	load_table($node, 'elsewhere', $pages, 'other');
+	is($node->safe_psql('other', 'SELECT sum(id) FROM elsewhere'),
+		$sum, 'a scan in a database without the setting');
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT count(*) FROM pg_ringctl_stats WHERE datname = 'other'"),
+		'0',
+		'is not counted');
+
+	$node->safe_psql('other',
+		"LOAD 'pg_ringctl'; SELECT sum(id) FROM elsewhere");
+	is( $node->safe_psql(
+			'postgres', q(
+SELECT kind, scans, relname IS NULL, relid IS NOT NULL
+  FROM pg_ringctl_stats WHERE datname = 'other')),
+		'seqscan|1|t|t',
+		'after LOAD it is, and seen from here, without its name');
+}
+
+sub observe_for_a_database
+{
+	$node->safe_psql('postgres',
+		"ALTER DATABASE postgres SET pg_ringctl.mode = 'observe'");
+	is($node->safe_psql('postgres', 'SHOW pg_ringctl.mode'),
+		'observe', 'new sessions observe');
+	is($node->safe_psql('postgres', 'SELECT sum(id) FROM observed'),
+		$sum, 'a scan that is observed');
+	is( counters(
+			$node,
+			'observed',
+			'scans, blocks, escapes_dirty > 0, wal_flushes'),
+		"1|$pages|t|0",
+		'leaves its dirty pages behind, as the server does');
+}
+
+sub control_after_reset
+{
+	$node->safe_psql('postgres',
+		'ALTER DATABASE postgres RESET pg_ringctl.mode');
+	is($node->safe_psql('postgres', 'SHOW pg_ringctl.mode'),
+		'control', 'new sessions control');
+	is($node->safe_psql('postgres', 'SELECT sum(id) FROM reset'),
+		$sum, 'a scan that is controlled');
+	is(counters($node, 'reset', 'scans, blocks, escapes_dirty'),
+		"1|$pages|0", 'leaves none');
+}

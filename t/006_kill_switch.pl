@@ -1,0 +1,275 @@
+# Claims: pg_ringctl.enabled = off and a reload reach every session: scans that
+# run let their ring go, new ones get none, and prewarm refuses one.  On again,
+# all is as before.
+#
+# How a ring that was let go shows: every page of a table that is scanned the
+# first time after its load is dirty and needs WAL flushed before its buffer
+# can be reused.  A ring that is kept has that done, nothing escapes dirty;
+# from one that was let go it does.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+use RingctlTest;
+
+my $pages = 4000;
+my $middle = $pages / 2;
+my $sum = sum_to($pages);
+my $node = new_node('main');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+
+# Only sessions that say so have the library, and can pass the word on.
+my %with_library = (
+	session_preload_libraries => 'pg_ringctl',
+	'pg_ringctl.scan_ring' => '128kB');
+
+ring_is_kept();
+cursor_that_is_open();
+query_that_runs();
+query_that_hears_of_it_from_another_session();
+cursor_that_missed_off_and_on();
+files_that_cannot_be_loaded();
+new_scans_get_no_ring();
+prewarm_gets_no_ring();
+on_again();
+
+$node->stop;
+log_is_clean($node, 'kill switch');
+done_testing();
+
+
+# Once a new session sees the setting, which it has from the postmaster, all
+# others have been told that there is something to reload.
+sub switch
+{
+	my ($to) = @_;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET pg_ringctl.enabled = $to");
+	$node->reload;
+	$node->poll_query_until('postgres', 'SHOW pg_ringctl.enabled', $to)
+	  or die 'the reload does not arrive';
+}
+
+# The table was scanned once, through a ring that was let go, or kept.
+sub has_let_go
+{
+	my ($table, $expected, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( counters($node, $table, 'scans, blocks, ring_buffers, escapes_dirty > 0'),
+		"1|$pages|16|$expected",
+		$name);
+	rows_add_up($node, $name);
+}
+
+# A new table, and a session with a cursor in its middle.
+sub cursor_in_its_middle
+{
+	my ($table) = @_;
+	my $session = session_with($node, %with_library);
+
+	load_table($node, $table, $pages);
+	$session->query_safe(
+		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM $table; MOVE $middle FROM c"
+	);
+	return $session;
+}
+
+# All rows that are left come, then the session goes.
+sub fetch_the_rest
+{
+	my ($session, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $session->query_safe('FETCH ALL FROM c') eq
+		  join("\n", $middle + 1 .. $pages),
+		"$name: the right rows");
+	$session->query_safe('COMMIT');
+	$session->quit;
+}
+
+# A new table, a session with a query in the middle of scanning it, and what
+# holds it there.
+sub query_in_its_middle
+{
+	my ($table) = @_;
+	my $session = session_with($node, %with_library);
+	my $pid = pid_of($session);
+	my $gate = close_gate($node);
+
+	load_table($node, $table, $pages);
+	start_query($session,
+		"SELECT sum(id) FROM $table WHERE through_gate(id, $middle)");
+	wait_at_gate($node, $pid);
+	return ($session, $gate);
+}
+
+sub run_to_the_end
+{
+	my ($session, $gate, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	open_gate($gate);
+	is(finish_query($session), $sum, "$name: the right rows");
+	$session->quit;
+}
+
+sub ring_is_kept
+{
+	my $session = cursor_in_its_middle('kept');
+
+	switch('on');
+	fetch_the_rest($session, 'a reload without the switch');
+	has_let_go('kept', 'f', 'a reload without the switch: the ring is kept');
+}
+
+# The session reloads its configuration itself before it fetches more.
+sub cursor_that_is_open
+{
+	my $session = cursor_in_its_middle('cursor');
+
+	switch('off');
+	fetch_the_rest($session, 'open cursor');
+	has_let_go('cursor', 't', 'open cursor: its ring is let go');
+	switch('on');
+}
+
+# It may not reload, but it looks at the files itself: nobody else has the library.
+sub query_that_runs
+{
+	my ($session, $gate) = query_in_its_middle('running');
+
+	switch('off');
+	run_to_the_end($session, $gate, 'running query');
+	has_let_go('running', 't', 'running query: its ring is let go');
+	switch('on');
+}
+
+# Only another session is told to reload; the one that runs the query is not.
+sub query_that_hears_of_it_from_another_session
+{
+	my ($session, $gate) = query_in_its_middle('hearing');
+	my $other = session_with($node, %with_library);
+	my $attempts = 10 * $PostgreSQL::Test::Utils::timeout_default;
+
+	$other->query_safe('SELECT count(*) FROM pg_ringctl_stats');
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET pg_ringctl.enabled = off');
+	kill('HUP', pid_of($other)) or die "cannot signal: $!";
+	while ($other->query_safe('SHOW pg_ringctl.enabled') ne 'off')
+	{
+		die 'the reload does not arrive' if --$attempts <= 0;
+		usleep(100_000);
+	}
+	run_to_the_end($session, $gate, 'word of another session');
+	has_let_go('hearing', 't', 'word of another session: its ring is let go');
+	$other->quit;
+	switch('on');
+}
+
+# What was let go stays so until the scan ends.
+sub cursor_that_missed_off_and_on
+{
+	my $session = cursor_in_its_middle('missed');
+
+	switch('off');
+	is($session->query_safe('SHOW pg_ringctl.enabled'),
+		'off', 'off and on again: the session has seen it off');
+	switch('on');
+	is($session->query_safe('SHOW pg_ringctl.enabled'),
+		'on', 'off and on again: and on');
+	fetch_the_rest($session, 'off and on again');
+	has_let_go('missed', 't', 'off and on again: its ring is let go for good');
+}
+
+# Files that the server will not load do not switch off what is on.
+sub files_that_cannot_be_loaded
+{
+	my ($session, $gate) = query_in_its_middle('broken');
+	my $log = -s $node->logfile;
+
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET pg_ringctl.enabled = off');
+	$node->append_conf('postgresql.conf', '] no parameter [');
+	$node->reload;
+	$node->wait_for_log(qr/contains errors; no changes were applied/, $log);
+	is($node->safe_psql('postgres', 'SHOW pg_ringctl.enabled'),
+		'on', 'broken files: the server does not load them');
+	run_to_the_end($session, $gate, 'broken files');
+	has_let_go('broken', 'f', 'broken files: the ring is kept');
+
+	my $path = $node->data_dir . '/postgresql.conf';
+	my $conf = slurp_file($path);
+	$conf =~ s/^\] no parameter \[\n//m;
+	open(my $file, '>', $path) or die "cannot write $path: $!";
+	print $file $conf;
+	close($file);
+	switch('on');
+}
+
+sub new_scans_get_no_ring
+{
+	load_table($node, 'refused', $pages);
+	my $session = session_with($node, %with_library);
+	my $late = session_with($node, %with_library);
+
+	$late->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM refused');
+	switch('off');
+	is($session->query_safe('SELECT sum(id) FROM refused'),
+		$sum, 'off: a session that was there scans');
+	is($late->query_safe('FETCH 3 FROM c'),
+		"1\n2\n3", 'off: a cursor that was there begins to scan');
+	$late->query_safe('COMMIT');
+	$_->quit foreach ($session, $late);
+
+	$session = session_with($node, %with_library);
+	is($session->query_safe('SELECT sum(id) FROM refused'),
+		$sum, 'off: a new session scans');
+	$session->quit;
+	is(counters($node, 'refused', 'scans'),
+		'', 'off: no scan has got a ring, or was counted');
+}
+
+sub prewarm_gets_no_ring
+{
+	my $session = session_with($node, %with_library);
+
+	$session->query_safe('\set VERBOSITY sqlstate');
+	foreach my $ring_kb (-1, 64, 4096)
+	{
+		fails(
+			$session,
+			"SELECT * FROM pg_ringctl_prewarm('refused', $ring_kb)",
+			qr/ERROR:  55000/,
+			"off: prewarm with ring_kb $ring_kb");
+	}
+	is( $session->query_safe(
+			"SELECT blocks, ring_buffers, reuses FROM pg_ringctl_prewarm('refused')"
+		),
+		"$pages|0|0",
+		'off: prewarm without a ring');
+	$session->quit;
+}
+
+sub on_again
+{
+	my $session = session_with($node, %with_library);
+
+	switch('on');
+	load_table($node, 'again', $pages);
+	is($session->query_safe('SELECT sum(id) FROM again'),
+		$sum, 'on again: a session that was there scans');
+	has_let_go('again', 'f', 'on again: through a ring that is kept');
+	is( $session->query_safe(
+			"SELECT blocks, ring_buffers, escapes FROM pg_ringctl_prewarm('again', 64)"
+		),
+		"$pages|8|0",
+		'on again: prewarm with a ring');
+	$session->quit;
+}

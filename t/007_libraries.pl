@@ -1,0 +1,229 @@
+# Claims: a library that does not match the server says so once and does
+# nothing: it keeps nobody out, queries work, only its functions raise an
+# error.  An old and a new library in one cluster count each for themselves.
+# DROP EXTENSION takes nothing from the sessions that have the library.
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Copy;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $source = "$FindBin::RealBin/..";
+my $pages = 4000;
+my $middle = $pages / 2;
+my $sum = sum_to($pages);
+my $node = new_node('main');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+
+drop_extension_in_the_middle_of_a_scan();
+log_is_clean($node, 'drop extension');
+SKIP:
+{
+	my $reason = why_not_compile();
+	skip $reason, 1 if $reason;
+	old_and_new_library();
+	log_is_clean($node, 'two libraries');
+	server_that_does_not_match();
+}
+
+$node->stop;
+done_testing();
+
+
+sub drop_extension_in_the_middle_of_a_scan
+{
+	my $session =
+	  session_with($node, session_preload_libraries => 'pg_ringctl');
+
+	load_table($node, 'dropped', $pages);
+	$session->query_safe(
+		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM dropped; MOVE $middle FROM c"
+	);
+	$node->safe_psql('postgres', 'DROP EXTENSION pg_ringctl');
+	ok( $session->query_safe('FETCH ALL FROM c') eq
+		  join("\n", $middle + 1 .. $pages),
+		'DROP EXTENSION: a scan goes on');
+	$session->query_safe('COMMIT');
+	is($session->query_safe('SELECT sum(id) FROM dropped'),
+		$sum, 'DROP EXTENSION: the session goes on');
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+	is( counters(
+			$node,
+			'dropped',
+			'scans, blocks, ring_buffers > 0, escapes_pinned + escapes_dirty'),
+		'2|' . 2 * $pages . '|t|0',
+		'CREATE EXTENSION again: all that was counted is there');
+	is($session->query_safe('SELECT count(*) FROM pg_ringctl_stats'),
+		'1', 'CREATE EXTENSION again: the session sees it');
+	is($session->query_safe('SELECT sum(id) FROM dropped'),
+		$sum, 'CREATE EXTENSION again: the session goes on');
+	is(counters($node, 'dropped', 'scans'),
+		'3', 'CREATE EXTENSION again: and counts');
+	$session->quit;
+}
+
+# The reason why there can be no other library here, if there is one.
+sub why_not_compile
+{
+	my ($out, $err, $cc, $makefile);
+
+	return "there is no pg_config to compile with"
+	  if !eval { IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc, '2>', \$err) };
+	IPC::Run::run([ 'pg_config', '--pgxs' ], '>', \$makefile, '2>', \$err);
+	chomp($cc, $makefile);
+	return "there are no server headers and makefiles" if !-e $makefile;
+	return "there is no make"
+	  if !eval { IPC::Run::run([ 'make', '--version' ], '>', \$out, '2>', \$err) };
+	return "there is no compiler"
+	  if !eval { IPC::Run::run([ split(' ', $cc), '--version' ], '>', \$out, '2>', \$err) };
+	return;
+}
+
+# Compile the library with these flags; returns its path, without the suffix.
+sub compile
+{
+	my ($cppflags) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir;
+	local %ENV = %ENV;
+
+	# what an outer make has left there
+	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
+
+	mkdir "$dir/src" or die "cannot create $dir/src: $!";
+	foreach my $path (map { glob("$source/$_") } 'Makefile',
+		'*.c', '*.sql', '*.control', 'src/*.[ch]')
+	{
+		my $in = $path =~ m{/src/[^/]+$} ? "$dir/src" : $dir;
+		copy($path, $in) or die "cannot copy $path: $!";
+	}
+	system_or_bail('make', '-s', '-C', $dir, 'PG_CONFIG=pg_config',
+		'with_llvm=no', "PG_CPPFLAGS=$cppflags", 'all');
+	return "$dir/pg_ringctl";
+}
+
+# A function of the extension, of another library, with another name.
+sub create_function
+{
+	my ($library, $function, $name) = @_;
+	my $definition =
+	  $node->safe_psql('postgres',
+		"SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '$function'"
+	  );
+
+	$definition =~ s/\bFUNCTION public\.$function\(/FUNCTION $name(/
+	  or die "unexpected definition: $definition";
+	$definition =~ s/'\$libdir\/pg_ringctl'/'$library'/
+	  or die "unexpected definition: $definition";
+	$node->safe_psql('postgres',
+		"SET check_function_bodies = off; $definition");
+}
+
+# Both count scans of the same table, and are seen to.
+sub old_and_new_library
+{
+	my $new_library = compile('-DRINGCTL_LAYOUT=\"test\"');
+	my $old =
+	  session_with($node, session_preload_libraries => 'pg_ringctl');
+	my $new = session_with($node, session_preload_libraries => $new_library);
+
+	create_function($new_library, 'pg_ringctl_stats', 'new_stats');
+	create_function($new_library, 'pg_ringctl_stats_reset', 'new_reset');
+	load_table($node, 'shared', $pages);
+
+	my $in_old =
+	  "SELECT scans, blocks FROM pg_ringctl_stats() WHERE relid = 'shared'::regclass";
+	my $in_new =
+	  "SELECT scans, blocks FROM new_stats() WHERE relid = 'shared'::regclass";
+
+	is($old->query_safe('SELECT sum(id) FROM shared'),
+		$sum, 'two libraries: a scan with the old one');
+	is($new->query_safe($in_new),
+		'', 'two libraries: the new one does not see it');
+
+	foreach my $scan (1 .. 2)
+	{
+		is($new->query_safe('SELECT sum(id) FROM shared'),
+			$sum, "two libraries: scan $scan with the new one");
+	}
+	is($old->query_safe($in_old),
+		"1|$pages", 'two libraries: the old one sees its own scan');
+	is($new->query_safe($in_new),
+		'2|' . 2 * $pages, 'two libraries: the new one sees its own');
+
+	$old->query_safe('SELECT pg_ringctl_stats_reset()');
+	is($old->query_safe($in_old), '', 'two libraries: reset of the old one');
+	is( $new->query_safe($in_new),
+		'2|' . 2 * $pages,
+		'two libraries: leaves the new one alone');
+	$new->query_safe('SELECT new_reset()');
+	$old->quit;
+	$new->quit;
+}
+
+sub server_that_does_not_match
+{
+	my $library = compile('-DRINGCTL_TEST_MISMATCH');
+	my ($out, $err);
+
+	create_function($library, $_, "mismatched_$_")
+	  foreach qw(pg_ringctl_prewarm pg_ringctl_stats pg_ringctl_stats_info
+	  pg_ringctl_stats_reset);
+	$node->append_conf('postgresql.conf',
+		"session_preload_libraries = '$library'");
+	$node->restart;
+
+	load_table($node, 'mismatched', $pages);
+	is( $node->psql(
+			'postgres', 'SELECT sum(id) FROM mismatched',
+			stdout => \$out,
+			stderr => \$err),
+		0,
+		'no match: a session connects');
+	is($out, $sum, 'no match: its scan works');
+	like(
+		$err,
+		qr/WARNING:  pg_ringctl does not work on this server and does nothing/,
+		'no match: it is told so');
+	is(scalar(() = $err =~ /WARNING/g), 1, 'no match: once');
+
+	my $session = session($node);
+	$session->{stderr} = '';
+	is($session->query_safe('SHOW pg_ringctl.mode'),
+		'control', 'no match: the parameters are there');
+	$session->query_safe('SET pg_ringctl.scan_ring = 64');
+	is( $session->query_safe(
+			"BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM mismatched; MOVE ALL FROM c; FETCH BACKWARD 1 FROM c; COMMIT"
+		),
+		$pages,
+		'no match: cursors work');
+	$session->query_safe('\set VERBOSITY sqlstate');
+	foreach my $call (
+		'pg_ringctl_stats()', 'pg_ringctl_stats_info()',
+		'pg_ringctl_stats_reset()', "pg_ringctl_prewarm('mismatched')")
+	{
+		fails($session, "SELECT * FROM mismatched_$call",
+			qr/ERROR:  0A000/, "no match: $call");
+	}
+	is($session->query_safe('SELECT sum(id) FROM mismatched'),
+		$sum, 'no match: the session goes on');
+	$session->quit;
+
+	# Seen by a session that has the library that works.
+	$session =
+	  session_with($node, session_preload_libraries => 'pg_ringctl');
+	is( $session->query_safe(
+			"SELECT count(*) FROM pg_ringctl_stats WHERE relname = 'mismatched'"
+		),
+		'0',
+		'no match: nothing was attached to the scans');
+	$session->quit;
+}

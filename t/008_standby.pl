@@ -1,0 +1,184 @@
+# Claims: on a hot standby scans have rings and return the right rows, also of
+# pages whose hint bits nobody has set, counters and prewarm work, and a cursor
+# in the middle of its scan goes on when the standby is promoted.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $pages = 4000;
+my $middle = $pages / 2;
+my $sum = sum_to($pages);
+my $primary = new_node('primary', allows_streaming => 1);
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+
+create_standby();
+first_scan_after_load();
+first_scan_after_restart();
+counters_are_its_own();
+prewarm();
+ended_by_recovery();
+promote_with_an_open_cursor();
+
+foreach my $node ($standby, $primary)
+{
+	$node->stop;
+	log_is_clean($node, $node->name);
+}
+done_testing();
+
+
+sub create_standby
+{
+	$primary->append_conf(
+		'postgresql.conf', q(
+session_preload_libraries = 'pg_ringctl'
+pg_ringctl.scan_ring = '128kB'
+max_standby_streaming_delay = -1
+));
+	$primary->start;
+	$primary->safe_psql('postgres',
+		'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
+	$primary->backup('backup');
+	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+	$standby->start;
+}
+
+sub load_and_replay
+{
+	my ($table) = @_;
+
+	load_table($primary, $table, $pages);
+	$primary->wait_for_replay_catchup($standby);
+}
+
+# One scan more of the table, whose ring was closed.
+sub scan_on_standby
+{
+	my ($table, $scans, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($standby->safe_psql('postgres', "SELECT sum(id) FROM $table"),
+		$sum, "$name: the right sum");
+	is( counters(
+			$standby, $table,
+			'scans, blocks, ring_buffers, escapes_pinned + escapes_dirty'),
+		"$scans|" . $scans * $pages . '|16|0',
+		"$name: through a closed ring");
+	nothing_is_pinned($standby, $table, $name);
+}
+
+# Hint bits cannot be WAL-logged there, and many pages were dirtied by replay.
+sub first_scan_after_load
+{
+	load_and_replay('fresh');
+	scan_on_standby('fresh', 1, 'first scan after load');
+	scan_on_standby('fresh', 2, 'second scan after load');
+}
+
+sub first_scan_after_restart
+{
+	load_and_replay('stored');
+	$standby->restart;
+	scan_on_standby('stored', 1, 'first scan after restart');
+}
+
+sub counters_are_its_own
+{
+	is(counters($primary, 'stored', 'scans'),
+		'', 'the primary does not count the scans of the standby');
+	is($primary->safe_psql('postgres', 'SELECT sum(id) FROM stored'),
+		$sum, 'a scan on the primary');
+	is(counters($primary, 'stored', 'scans'), '1', 'is counted there');
+	is(counters($standby, 'stored', 'scans'), '1', 'and not on the standby');
+	rows_add_up($standby, 'standby');
+	$standby->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
+	is(counters($standby, 'stored', 'scans'),
+		'', 'a reset on the standby forgets them');
+	is(counters($primary, 'stored', 'scans'),
+		'1', 'and not those of the primary');
+}
+
+sub prewarm
+{
+	is( $standby->safe_psql(
+			'postgres', q(
+SELECT blocks, blocks = blks_hit + blks_read, ring_buffers, escapes
+  FROM pg_ringctl_prewarm('fresh', 512))),
+		"$pages|t|64|0",
+		'prewarm through a ring on the standby');
+	is( $standby->safe_psql(
+			'postgres',
+			q(SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('fresh', 0, 'buffer', 'main', 0, 99))
+		),
+		'100|0',
+		'prewarm without a ring on the standby');
+	is(counters($standby, 'fresh', 'scans, blocks', 'prewarm'),
+		'2|' . ($pages + 100), 'both are counted');
+}
+
+# The table is dropped under a cursor, and recovery does not wait for its end.
+sub ended_by_recovery
+{
+	my $session = session($standby);
+	my $log = -s $standby->logfile;
+
+	load_and_replay('conflict');
+	my $oid = $session->query_safe(q(SELECT 'conflict'::regclass::oid));
+	$session->query_safe(
+		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM conflict; MOVE $middle FROM c"
+	);
+	$standby->append_conf('postgresql.conf',
+		'max_standby_streaming_delay = 0');
+	$standby->reload;
+	$primary->safe_psql('postgres', 'DROP TABLE conflict');
+	$primary->wait_for_replay_catchup($standby);
+	$standby->wait_for_log(qr/due to conflict with recovery/, $log);
+	$session->{run}->kill_kill;
+	is( $standby->safe_psql(
+			'postgres',
+			"SELECT scans, blocks BETWEEN $middle AND $pages FROM pg_ringctl_stats() WHERE relid = $oid"
+		),
+		'1|t',
+		'ended by recovery: counted, as far as it got');
+	rows_add_up($standby, 'ended by recovery');
+
+	$standby->append_conf('postgresql.conf',
+		'max_standby_streaming_delay = -1');
+	$standby->reload;
+}
+
+sub promote_with_an_open_cursor
+{
+	load_and_replay('promoted');
+	my $session = session($standby);
+
+	$session->query_safe(
+		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM promoted; MOVE $middle FROM c"
+	);
+	$standby->promote;
+	ok( $session->query_safe('FETCH ALL FROM c') eq
+		  join("\n", $middle + 1 .. $pages),
+		'promote: an open cursor goes on with the right rows');
+	$session->query_safe('COMMIT');
+	is(counters($standby, 'promoted', 'scans, blocks'),
+		"1|$pages", 'promote: it is counted');
+
+	is($session->query_safe('SELECT sum(id) FROM promoted'),
+		$sum, 'promote: the session goes on');
+	is($session->query_safe('UPDATE promoted SET id = id + 1'),
+		'', 'promote: and writes');
+	$session->quit;
+	is( $standby->safe_psql('postgres', 'SELECT sum(id) FROM promoted'),
+		$sum + $pages,
+		'promote: new sessions see it');
+	nothing_is_pinned($standby, 'promoted', 'promote');
+	rows_add_up($standby, 'promote');
+}

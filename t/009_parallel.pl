@@ -1,0 +1,267 @@
+# Claims: parallel scans return the right rows and are counted once each, with
+# their workers, whether the leader takes part or not; parameters reach the
+# workers, and none of their values ends a worker; an error in a worker is
+# counted and leaves nothing behind.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $pages = 6000;
+my $sum = sum_to($pages);
+my $node = new_node('main');
+$node->append_conf(
+	'postgresql.conf', q(
+max_worker_processes = 16
+max_parallel_workers = 8
+parallel_setup_cost = 0
+parallel_tuple_cost = 0
+min_parallel_table_scan_size = 0
+));
+$node->start;
+$node->safe_psql(
+	'postgres', q(
+CREATE EXTENSION pg_ringctl;
+CREATE EXTENSION pg_buffercache;
+CREATE FUNCTION fail_at(id integer, at integer) RETURNS boolean
+LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+    IF id = at THEN
+        RAISE EXCEPTION 'row %', id;
+    END IF;
+    RETURN true;
+END $$;
+CREATE FUNCTION in_worker() RETURNS boolean
+LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
+    SELECT backend_type = 'parallel worker' FROM pg_stat_activity WHERE pid = pg_backend_pid()
+$$;
+CREATE ROLE plain;
+GRANT pg_read_all_data TO plain));
+
+my %preload = (
+	session_preload_libraries => 'pg_ringctl',
+	max_parallel_workers_per_gather => 2);
+
+leader_takes_part();
+leader_takes_no_part();
+parameters_reach_workers();
+every_value_reaches_workers();
+superusers_values_reach_workers_of_others();
+library_that_was_loaded_late();
+error_in_a_worker();
+cursor_that_is_abandoned();
+
+$node->stop;
+log_is_clean($node, 'parallel');
+done_testing();
+
+
+# The plan is parallel: else the tests say nothing.
+sub is_parallel
+{
+	my ($session, $query) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	like($session->query_safe("EXPLAIN $query"),
+		qr/Workers Planned: [1-9].*Parallel Seq Scan/s, 'the plan is parallel');
+}
+
+sub leader_takes_part
+{
+	my $session = session_with($node, %preload);
+
+	load_table($node, 'led', $pages);
+	is_parallel($session, 'SELECT sum(id) FROM led');
+	foreach my $scan (1 .. 3)
+	{
+		is($session->query_safe('SELECT sum(id) FROM led'),
+			$sum, "leader takes part: sum $scan");
+	}
+	is( counters(
+			$node,
+			'led',
+			'scans, blocks, workers BETWEEN 0 AND 6, ring_buffers > 0, escapes_pinned'
+		),
+		'3|' . 3 * $pages . '|t|t|0',
+		'leader takes part: counted');
+	rows_add_up($node, 'leader takes part');
+	$session->quit;
+}
+
+# With no leader the workers must have read it all.
+sub leader_takes_no_part
+{
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+
+	load_table($node, 'unled', $pages);
+	is_parallel($session, 'SELECT sum(id) FROM unled');
+	foreach my $scan (1 .. 3)
+	{
+		is($session->query_safe('SELECT sum(id) FROM unled'),
+			$sum, "leader takes no part: sum $scan");
+	}
+	is( counters($node, 'unled', 'scans, blocks, workers BETWEEN 1 AND 6'),
+		'3|' . 3 * $pages . '|t',
+		'leader takes no part: counted');
+	rows_add_up($node, 'leader takes no part');
+	$session->quit;
+}
+
+sub parameters_reach_workers
+{
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+	my $before;
+
+	load_table($node, 'sized', $pages);
+	foreach my $kb (64, 256, 1024)
+	{
+		$session->query_safe("SET pg_ringctl.scan_ring = $kb");
+		is($session->query_safe('SELECT sum(id) FROM sized'),
+			$sum, "ring of $kb kB: sum");
+		is( counters($node, 'sized', 'ring_buffers'),
+			$kb / 8,
+			"ring of $kb kB: the workers' rings have that size");
+	}
+
+	$session->query_safe('SET pg_ringctl.scan_ring = 0');
+	is($session->query_safe('SELECT sum(id) FROM sized'),
+		$sum, 'no ring: sum');
+	is(counters($node, 'sized', 'ring_buffers, ring_buffers_max'),
+		'0|128', 'no ring: the workers have none');
+
+	$session->query_safe("SET pg_ringctl.mode = 'off'");
+	$before = counters($node, 'sized', 'scans, blocks');
+	is($session->query_safe('SELECT sum(id) FROM sized'),
+		$sum, 'mode off: sum');
+	is(counters($node, 'sized', 'scans, blocks'),
+		$before, 'mode off: the workers attach nothing');
+
+	load_table($node, 'left_dirty', $pages);
+	$session->query_safe(
+		"SET pg_ringctl.mode = 'control'; SET pg_ringctl.scan_ring = '128kB'; SET pg_ringctl.dirty_pages = 'leave'"
+	);
+	is($session->query_safe('SELECT sum(id) FROM left_dirty'),
+		$sum, 'dirty pages left behind: sum');
+	is( counters($node, 'left_dirty', 'escapes_dirty > 0, wal_flushes'),
+		't|0',
+		'dirty pages left behind: the workers do so');
+	$session->quit;
+}
+
+# A check hook that refused one of them in a worker would end the worker, and
+# with it the query.
+sub every_value_reaches_workers
+{
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+
+	load_table($node, 'valued', $pages);
+	foreach my $setting (
+		'scan_ring = -1', 'scan_ring = 0',
+		"scan_ring = '64kB'", "scan_ring = '16GB'",
+		'scan_threshold = 0', "scan_threshold = '15TB'",
+		'headroom = 0', 'headroom = 1000000000',
+		"dirty_pages = 'leave'", "mode = 'observe'",
+		"mode = 'off'", 'max_ring = -1',
+		"max_ring = '64kB'", "max_ring = '16GB'",
+		'track = off', 'max_relations = 100')
+	{
+		$session->query_safe("SET pg_ringctl.$setting");
+		is($session->query_safe('SELECT sum(id) FROM valued'),
+			$sum, "workers take $setting");
+		$setting =~ /^(\w+)/;
+		$session->query_safe("RESET pg_ringctl.$1");
+	}
+	$session->quit;
+}
+
+# What only a superuser may set reaches the workers of a plain user all the same.
+sub superusers_values_reach_workers_of_others
+{
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+
+	load_table($node, 'clamped', $pages);
+	$session->query_safe(q(
+SET pg_ringctl.max_ring = '128kB';
+SET pg_ringctl.max_relations = 200;
+SET ROLE plain;
+SET pg_ringctl.scan_ring = '1MB';));
+	is($session->query_safe('SELECT sum(id) FROM clamped'),
+		$sum, 'plain user: sum');
+	is(counters($node, 'clamped', 'scans, blocks, ring_buffers'),
+		"1|$pages|16", "plain user: the workers' rings are clamped");
+	$session->quit;
+}
+
+sub library_that_was_loaded_late
+{
+	my $session = session_with(
+		$node,
+		max_parallel_workers_per_gather => 2,
+		parallel_leader_participation => 'off');
+
+	load_table($node, 'late', $pages);
+	$session->query_safe(
+		"LOAD 'pg_ringctl'; SET pg_ringctl.scan_ring = '128kB'");
+	is($session->query_safe('SELECT sum(id) FROM late'),
+		$sum, 'LOAD: sum');
+	is(counters($node, 'late', 'scans, blocks, ring_buffers'),
+		"1|$pages|16", 'LOAD: reaches the workers');
+	$session->quit;
+}
+
+sub error_in_a_worker
+{
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+
+	load_table($node, 'failing', $pages);
+	is_parallel($session, 'SELECT sum(id) FROM failing WHERE fail_at(id, 3000)');
+	foreach my $scan (1 .. 3)
+	{
+		fails($session,
+			'SELECT sum(id) FROM failing WHERE fail_at(id, 3000)',
+			qr/ERROR:  row 3000\nCONTEXT:.*parallel worker/s,
+			"error in a worker: the query fails");
+		nothing_is_pinned($node, 'failing', 'error in a worker');
+		is( counters(
+				$node, 'failing',
+				'scans, workers > 0, blocks > 0, ring_buffers > 0'),
+			"$scan|t|t|t",
+			'error in a worker: counted');
+	}
+	rows_add_up($node, 'error in a worker');
+	is($session->query_safe('SELECT sum(id) FROM failing'),
+		$sum, 'error in a worker: the session goes on');
+	$session->quit;
+}
+
+# A query of which only the first rows are wanted ends its workers early.
+sub cursor_that_is_abandoned
+{
+	my $session = session_with($node, %preload);
+
+	load_table($node, 'limited', $pages);
+	is_parallel($session, 'SELECT id FROM limited LIMIT 10');
+	foreach my $scan (1 .. 3)
+	{
+		is($session->query_safe(
+				'SELECT count(*) FROM (SELECT id FROM limited LIMIT 10) t'),
+			'10', 'LIMIT: rows');
+		nothing_is_pinned($node, 'limited', 'LIMIT');
+	}
+	is(counters($node, 'limited', 'scans, blocks > 0'),
+		'3|t', 'LIMIT: counted');
+	rows_add_up($node, 'LIMIT');
+	$session->quit;
+}

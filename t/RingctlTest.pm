@@ -1,0 +1,243 @@
+# What the tests in this folder share: a small server, tables of one row a
+# page, sessions that are driven step by step, and what must always hold.
+
+package RingctlTest;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  new_node
+  configure
+  load_table
+  sum_to
+  counters
+  session
+  session_with
+  pid_of
+  fails
+  close_gate
+  open_gate
+  start_query
+  wait_at_gate
+  finish_query
+  rows_add_up
+  nothing_is_pinned
+  log_is_clean
+);
+
+# Shared buffers are small, so that small tables are big: above 512 pages a
+# table is scanned through a ring.  Hint bits are WAL-logged, as they are by
+# default from 18 on, and nobody flushes WAL in the background: a page that a
+# scan dirtied keeps its WAL unflushed until somebody has to flush it.
+my $settings = q(
+shared_buffers = 16MB
+autovacuum = off
+max_parallel_workers_per_gather = 0
+max_connections = 40
+max_wal_size = 1GB
+wal_writer_delay = 10s
+wal_writer_flush_after = 1GB
+jit = off
+);
+
+# A server that is initialized, and configured for these tests, not started.
+sub new_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(extra => ['--data-checksums'], %params);
+	$node->append_conf('postgresql.conf', $settings);
+	return $node;
+}
+
+# Change the server's configuration, and restart it.
+sub configure
+{
+	my ($node, %values) = @_;
+
+	foreach my $name (sort keys %values)
+	{
+		$node->adjust_conf('postgresql.conf', $name, $values{$name});
+	}
+	$node->restart;
+}
+
+# A table with the numbers from 1 on, each in a page of its own, which nobody
+# has read yet: its first scan dirties every page, and needs WAL for that.
+sub load_table
+{
+	my ($node, $table, $pages, $database) = @_;
+
+	$node->safe_psql(
+		$database // 'postgres', qq(
+CREATE TABLE $table (id integer, filler text) WITH (fillfactor = 10);
+INSERT INTO $table SELECT n, repeat('x', 600) FROM generate_series(1, $pages) n;
+CHECKPOINT;));
+}
+
+# The sum of the numbers in such a table.
+sub sum_to
+{
+	my ($pages) = @_;
+
+	return $pages * ($pages + 1) / 2;
+}
+
+# Columns of a relation's row in pg_ringctl_stats, as psql prints them; nothing
+# if there is no such row.
+sub counters
+{
+	my ($node, $relation, $columns, $kind) = @_;
+
+	$kind //= 'seqscan';
+	return $node->safe_psql('postgres',
+		"SELECT $columns FROM pg_ringctl_stats WHERE relname = '$relation' AND kind = '$kind'"
+	);
+}
+
+# A session that goes on after an error.
+sub session
+{
+	my ($node, $database) = @_;
+
+	return $node->background_psql($database // 'postgres',
+		on_error_stop => 0);
+}
+
+# A session with these settings from its start.
+sub session_with
+{
+	my ($node, %settings) = @_;
+
+	local $ENV{PGOPTIONS} =
+	  join(' ', map { "-c $_=$settings{$_}" } sort keys %settings);
+	return session($node);
+}
+
+sub pid_of
+{
+	my ($session) = @_;
+
+	return $session->query_safe('SELECT pg_backend_pid()');
+}
+
+# The query raises an error that matches.
+sub fails
+{
+	my ($session, $query, $pattern, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->query($query);
+	like($session->{stderr}, $pattern, $name);
+	$session->{stderr} = '';
+}
+
+# A gate holds a scan in its middle: a query with "through_gate(id, 100)" in
+# its WHERE waits at the row 100 as long as the gate is closed.
+sub close_gate
+{
+	my ($node) = @_;
+
+	$node->safe_psql(
+		'postgres', q(
+CREATE OR REPLACE FUNCTION through_gate(id integer, gate integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF id = gate THEN
+        PERFORM pg_advisory_lock_shared(1);
+        PERFORM pg_advisory_unlock_shared(1);
+    END IF;
+    RETURN true;
+END $$));
+	my $gate = session($node);
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	return $gate;
+}
+
+sub open_gate
+{
+	my ($gate) = @_;
+
+	$gate->query_safe('SELECT pg_advisory_unlock(1)');
+	$gate->quit;
+}
+
+# Have a session start a query, and don't wait for its result.
+sub start_query
+{
+	my ($session, $query) = @_;
+
+	$session->query_until(qr/started/, "\\echo started\n$query;\n");
+}
+
+# Wait until the session with that pid stands at the gate.
+sub wait_at_gate
+{
+	my ($node, $pid) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $pid"
+	) or die "the scan does not come to the gate";
+}
+
+# The result of a query that was started.
+sub finish_query
+{
+	my ($session) = @_;
+
+	return $session->query('');
+}
+
+# What must hold in every row, whatever happened: every read is accounted for
+# exactly once, and no more was read than asked for.
+sub rows_add_up
+{
+	my ($node, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( $node->safe_psql(
+			'postgres', q(
+SELECT count(*) > 0,
+       count(*) FILTER (WHERE blks_read <> fills + reuses + escapes_pinned + escapes_adopted),
+       count(*) FILTER (WHERE blocks <> blks_hit + blks_read + blks_unringed),
+       count(*) FILTER (WHERE least(scans, workers, blks_hit, blks_read, blks_unringed, fills, reuses,
+                                    escapes_pinned, escapes_dirty, escapes_adopted, slots_lost) < 0)
+  FROM pg_ringctl_stats)),
+		't|0|0|0',
+		"$name: the rows of pg_ringctl_stats add up");
+}
+
+# No backend pins a page of the table.  A read that was under way when its
+# query ended may still have to complete.
+sub nothing_is_pinned
+{
+	my ($node, $table, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $node->poll_query_until(
+			'postgres', qq(
+SELECT count(*) = 0 FROM pg_buffercache
+ WHERE relfilenode = pg_relation_filenode('$table') AND pinning_backends > 0)),
+		"$name: no page of $table is pinned");
+}
+
+# The server had nothing to complain about.
+sub log_is_clean
+{
+	my ($node, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	unlike(
+		slurp_file($node->logfile),
+		qr/WARNING: |PANIC: |TRAP: |resource was not closed|was terminated by signal/,
+		"$name: nothing suspicious in the server's log");
+}
+
+1;
