@@ -339,9 +339,9 @@ buffer_blocks(const PrewarmJob *job, PrewarmResult *result)
 	reader->next_block = job->first_block;
 	reader->last_exclusive = job->last_block + 1;
 	reader->reader.scans = 1;
-	ring = ring_create(&options);
 	registry_begin_reader(&reader->reader, READER_PREWARM,
-						  RelationGetRelid(job->rel), ring);
+						  RelationGetRelid(job->rel), &options);
+	ring = reader->reader.ring;
 
 	stream = ring_begin_stream(ring,
 							   READ_STREAM_MAINTENANCE | READ_STREAM_FULL |

@@ -21,7 +21,7 @@
  * new library in one cluster never read each other's.
  *
  * A query that fails takes no part in this: its resource owner ends its
- * readers.  It may not allocate then, so the row is made when the reader
+ * readers.  It should not need memory then, so the row is made when the reader
  * begins; if the row went away meanwhile, the counts of the failed reader are
  * lost with it.
  *
@@ -284,26 +284,47 @@ find_or_add_row(const StatsKey *key)
 	return row != NULL ? row : add_row(key);
 }
 
+/* What a reader needs of shared memory when it begins. */
+static void
+prepare(const StatsKey *key)
+{
+	SharedRow  *row;
+
+	attach();
+	if (!param_track)
+		return;
+	row = find_or_add_row(key);
+	row->used = tick();
+	dshash_release_lock(rows, row);
+}
+
+/* Is this an error that the user or the administrator has asked for? */
+static bool
+is_wanted(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
+		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN ||
+		error->sqlerrcode == ERRCODE_CRASH_SHUTDOWN;
+}
+
 /*
- * Have a row ready for the counts of a reader that begins.  Without memory
- * for it, say so once and do without: never fail the user's query.
+ * Prepare for a reader; but if that fails, say so once and do without: never
+ * fail the user's query for it.
+ *
+ * Nothing that is called here leaves more behind than LWLocks when it fails.
+ * The executor holds none when it asks a node for a row.
  */
 static void
-prepare_row(const StatsKey *key)
+try_prepare(const StatsKey *key)
 {
 	MemoryContext oldcontext = CurrentMemoryContext;
 
-	if (!param_track || unavailable)
+	if (unavailable)
 		return;
 
 	PG_TRY();
 	{
-		SharedRow  *row;
-
-		attach();
-		row = find_or_add_row(key);
-		row->used = tick();
-		dshash_release_lock(rows, row);
+		prepare(key);
 	}
 	PG_CATCH();
 	{
@@ -311,7 +332,7 @@ prepare_row(const StatsKey *key)
 
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();
-		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_INSUFFICIENT_RESOURCES)
+		if (is_wanted(error))
 			PG_RE_THROW();
 
 		FlushErrorState();
@@ -365,7 +386,7 @@ finish_reader(Reader *reader, bool failed)
 		row = dshash_find(rows, &reader->key, true);
 		if (row == NULL && !failed)
 		{
-			prepare_row(&reader->key);
+			try_prepare(&reader->key);
 			row = dshash_find(rows, &reader->key, true);
 		}
 	}
@@ -382,25 +403,27 @@ finish_reader(Reader *reader, bool failed)
 
 /*
  * registry_begin_reader
- *		A reader of the relation begins, with this ring.
+ *		A reader of the relation begins, with a ring made of these options.
  *
  * *reader is zeroed memory that lives as long as the session, with nothing
  * but "failed" set (may be NULL).  It belongs to the registry from now on, as
  * does the ring: registry_end_reader() frees them; if the query fails, its
  * resource owner does.  Then failed() is called first, so that the creator
- * forgets it; it may not throw.
+ * forgets it; it may not throw.  If this throws, the reader is still the
+ * caller's.
  */
 void
-registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid, Ring *ring)
+registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
+					  const RingOptions *options)
 {
 	reader->key.datid = MyDatabaseId;
 	reader->key.relid = relid;
 	reader->key.kind = kind;
-	reader->ring = ring;
 	reader->owner = CurrentResourceOwner;
 
-	prepare_row(&reader->key);
+	try_prepare(&reader->key);
 	ResourceOwnerEnlarge(reader->owner);
+	reader->ring = ring_create(options);
 	ResourceOwnerRemember(reader->owner, PointerGetDatum(reader), &reader_resource);
 	registry_start_clock(reader);
 }
@@ -438,7 +461,7 @@ registry_count_scans(ReaderKind kind, Oid relid, int64 scans)
 	StatsKey	key = {MyDatabaseId, relid, kind};
 	SharedRow  *row;
 
-	prepare_row(&key);
+	try_prepare(&key);
 	if (!param_track || rows == NULL)
 		return;
 

@@ -70,7 +70,7 @@ typedef struct Reader
 } Reader;
 
 extern void registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
-								  Ring *ring);
+								  const RingOptions *options);
 extern void registry_end_reader(Reader *reader);
 extern void registry_count_scans(ReaderKind kind, Oid relid, int64 scans);
 extern void registry_start_clock(Reader *reader);

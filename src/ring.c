@@ -139,7 +139,8 @@ struct Ring
 	ReadStreamBlockNumberCB next_block; /* the caller's callback */
 	void	   *next_block_arg;
 
-	Relation	rel;			/* what is read */
+	Relation	rel;			/* what is read, while it is open */
+	const PgStat_TableStatus *stats;	/* its statistics, after that */
 	RelFileLocator locator;
 	ForkNumber	forknum;
 
@@ -324,7 +325,7 @@ ring_create(const RingOptions *options)
 static inline int64
 misses_so_far(const Ring *ring)
 {
-	const PgStat_TableStatus *stats = ring->rel->pgstat_info;
+	const PgStat_TableStatus *stats = ring->rel ? ring->rel->pgstat_info : ring->stats;
 
 	if (ring->options.alone)
 		return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read;
@@ -366,10 +367,12 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 		ring->strategy->nbuffers = ring->options.nbuffers;
 
 		/*
-		 * Look-ahead shrinks by one a hit.  After so many calls without a
-		 * read there is none left, and nothing is pending but one block.
+		 * Look-ahead shrinks by one a hit, some time after the last read was
+		 * waited for.  After so many calls without a read there is none left,
+		 * and nothing is pending but one block; unless the stream follows
+		 * another one and finds pages that are being read.
 		 */
-		ring->max_at_rest = ring->options.nbuffers + io_combine_limit;
+		ring->max_at_rest = 3 * ring->options.nbuffers + 2 * io_combine_limit;
 	}
 	return stream;
 }
@@ -419,10 +422,12 @@ slot_changed(const Ring *ring, int slot)
 /*
  * Why did the server not reuse this slot's buffer?  It looks at pins first,
  * then at the usage count, then at the page.  We look a little later than it
- * did; if nothing is left to see then, what was seen before decides.
+ * did; if nothing is left to see then, what was seen before decides.  A dirty
+ * buffer was rejected and its slot emptied, so it can only have been replaced
+ * if the ring came round to it again.
  */
 static SlotState
-escape_reason(const Slot *slot)
+escape_reason(const Slot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
@@ -433,14 +438,14 @@ escape_reason(const Slot *slot)
 		return SLOT_PINNED;
 	if (BUF_STATE_GET_USAGECOUNT(state) > 1)
 		return SLOT_ADOPTED;
-	if (state & BM_DIRTY)
+	if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
 		return SLOT_DIRTY;
-	return slot->state == SLOT_FREE ? SLOT_PINNED : slot->state;
+	return slot->state == SLOT_ADOPTED ? SLOT_ADOPTED : SLOT_PINNED;
 }
 
 /* Another buffer holds one of our blocks in the slot: count what happened. */
 static void
-count_replacement(Ring *ring, const Slot *slot)
+count_replacement(Ring *ring, const Slot *slot, bool came_round)
 {
 	RingCounts *counts = &ring->counts;
 
@@ -449,7 +454,7 @@ count_replacement(Ring *ring, const Slot *slot)
 		counts->fills++;
 		return;
 	}
-	switch (escape_reason(slot))
+	switch (escape_reason(slot, came_round))
 	{
 		case SLOT_PINNED:
 		case SLOT_FREE:
@@ -472,10 +477,11 @@ count_replacement(Ring *ring, const Slot *slot)
 
 /*
  * Compare one slot with what we saw last, count what happened to it, and
- * remember what is in it now.
+ * remember what is in it now.  came_round says whether it may have been passed
+ * more than once.
  */
 static void
-watch_slot(Ring *ring, int slotno)
+watch_slot(Ring *ring, int slotno, bool came_round)
 {
 	Slot	   *slot = &ring->slots[slotno];
 	Buffer		buffer = ring->strategy->buffers[slotno];
@@ -502,7 +508,7 @@ watch_slot(Ring *ring, int slotno)
 		if (buffer == slot->buffer)
 			ring->counts.reuses++;
 		else
-			count_replacement(ring, slot);
+			count_replacement(ring, slot, came_round);
 	}
 	else
 	{
@@ -543,12 +549,8 @@ came_round(const Ring *ring)
 static void
 count_unringed(Ring *ring)
 {
-	int64		misses;
+	int64		misses = misses_so_far(ring);
 
-	if (ring->rel == NULL)
-		return;
-
-	misses = misses_so_far(ring);
 	if (misses > ring->misses_seen)
 		ring->counts.blks_unringed = Min(ring->counts.blocks,
 										 ring->counts.blks_unringed +
@@ -568,6 +570,7 @@ ring_watch(Ring *ring)
 {
 	int			current;
 	int			passed;
+	bool		round;
 	int64		reads = ring->counts.blks_read;
 
 	if (ring->strategy == NULL)
@@ -582,7 +585,8 @@ ring_watch(Ring *ring)
 	passed = ring->current - current;
 	if (passed < 0)
 		passed += ring->options.nbuffers;
-	if (came_round(ring))
+	round = came_round(ring);
+	if (round)
 		passed = ring->options.nbuffers;
 
 	ring->calls_at_rest = passed > 0 ? 0 : ring->calls_at_rest + 1;
@@ -591,7 +595,7 @@ ring_watch(Ring *ring)
 	/* from the one that was handed out last, backwards */
 	for (int slot = ring->current; passed > 0; passed--)
 	{
-		watch_slot(ring, slot);
+		watch_slot(ring, slot, round);
 		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
 	}
 	ring->pending = Max(0, ring->pending - (int) (ring->counts.blks_read - reads));
@@ -796,7 +800,7 @@ batch_lsn(const Ring *ring)
  * reused before the next call.
  *
  * An LSN that was read without a lock may be nonsense; never ask for more WAL
- * than there is.
+ * than there is, but leave such a page to the server.
  */
 static void
 flush_wal(Ring *ring, XLogRecPtr lsn)
@@ -805,8 +809,12 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 	{
 		XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) :
 			GetXLogInsertRecPtr();
+		XLogRecPtr	batch = batch_lsn(ring);
 
-		lsn = Min(Max(lsn, batch_lsn(ring)), end);
+		if (lsn > end)
+			return;
+		if (batch > lsn && batch <= end)
+			lsn = batch;
 		compat_submit_staged();
 		XLogFlush(lsn);
 		ring->counts.wal_flushes++;
@@ -839,7 +847,7 @@ static int
 count_pending(Ring *ring, BlockNumber block)
 {
 	if (ring->calls_at_rest > ring->max_at_rest)
-		ring->pending = 0;
+		ring->pending = ring->tended = 0;
 	if (block != InvalidBlockNumber)
 		ring->pending = Min(ring->pending + 1, ring->reach);
 	return ring->pending;
@@ -885,12 +893,28 @@ tend(Ring *ring, BlockNumber block)
  * ring_forget_relation
  *		Watch the ring while the relation is still open, and never look at the
  *		relation again.
+ *
+ * Its statistics stay until the end of the transaction: a stream that ends
+ * early may start a last read then.
  */
 void
 ring_forget_relation(Ring *ring)
 {
 	ring_watch(ring);
+	if (ring->rel != NULL)
+		ring->stats = ring->rel->pgstat_info;
 	ring->rel = NULL;
+}
+
+/*
+ * ring_resume
+ *		The stream goes on after a pause in which anything may have happened to
+ *		the buffers: trust nothing that was seen before.
+ */
+void
+ring_resume(Ring *ring)
+{
+	ring->tended = 0;
 }
 
 /*
@@ -900,7 +924,9 @@ ring_forget_relation(Ring *ring)
 void
 ring_let_go(Ring *ring)
 {
-	ring->let_go = ring->slots != NULL && !ring->options.observe;
+	if (ring->options.observe)
+		return;
+	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
 }
 
@@ -945,11 +971,11 @@ ring_lend(Ring *ring)
 }
 
 /*
- * Make room for a ring of so many buffers to be lent, now that nothing is
- * aborting.
+ * Make room for a ring of so many buffers to be lent, beside those that will
+ * be; now that nothing is aborting.
  */
 static void
-expect_to_lend(int nbuffers)
+make_room_to_lend(int nbuffers)
 {
 	int			capacity = lent.count + lent.expected + nbuffers;
 
@@ -968,7 +994,6 @@ expect_to_lend(int nbuffers)
 		lent.first = 0;
 		lent.capacity = capacity;
 	}
-	lent.expected += nbuffers;
 }
 
 /*
@@ -982,9 +1007,12 @@ take_back(Ring *ring)
 	int			taken;
 
 	if (!ring->options.observe)
-		expect_to_lend(ring->options.nbuffers);
+		make_room_to_lend(ring->options.nbuffers);
 	ring->slots = MemoryContextAllocZero(ring_context,
 										 ring->options.nbuffers * sizeof(Slot));
+	if (!ring->options.observe)
+		lent.expected += ring->options.nbuffers;
+
 	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
 	for (int slot = 0; slot < taken; slot++)
 	{

@@ -57,6 +57,7 @@ extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
 									 void *next_block_arg);
 extern void ring_watch(Ring *ring);
 extern void ring_forget_relation(Ring *ring);
+extern void ring_resume(Ring *ring);
 extern void ring_let_go(Ring *ring);
 extern void ring_lend(Ring *ring);
 extern void ring_start(Ring *ring);

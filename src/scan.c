@@ -350,8 +350,7 @@ make_reader(EState *estate, HeapScanDesc scan, const RingOptions *options)
 	PG_TRY();
 	{
 		registry_begin_reader(&reader->reader, READER_SEQSCAN,
-							  RelationGetRelid(scan->rs_base.rs_rd),
-							  ring_create(options));
+							  RelationGetRelid(scan->rs_base.rs_rd), options);
 	}
 	PG_CATCH();
 	{
@@ -493,9 +492,9 @@ scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		find_all_scans(queryDesc);
 }
 
-/* Start or stop the clocks of the query's readers that run. */
+/* The query's readers go on, or pause. */
 static void
-set_clocks(EState *estate, bool running)
+set_running(EState *estate, bool running)
 {
 	dlist_iter	iter;
 
@@ -506,7 +505,10 @@ set_clocks(EState *estate, bool running)
 		if (reader->query->estate != estate || reader->ended)
 			continue;
 		if (running)
+		{
 			registry_start_clock(&reader->reader);
+			ring_resume(reader->reader.ring);
+		}
 		else
 			registry_stop_clock(&reader->reader);
 	}
@@ -516,14 +518,14 @@ set_clocks(EState *estate, bool running)
 static void
 scan_ExecutorRun(COMPAT_RUN_PARAMS)
 {
-	set_clocks(queryDesc->estate, true);
+	set_running(queryDesc->estate, true);
 
 	if (prev_ExecutorRun)
 		prev_ExecutorRun(COMPAT_RUN_ARGS);
 	else
 		standard_ExecutorRun(COMPAT_RUN_ARGS);
 
-	set_clocks(queryDesc->estate, false);
+	set_running(queryDesc->estate, false);
 }
 
 /* Before the relations are closed. */
@@ -534,7 +536,13 @@ before_streams_end(QueryDesc *queryDesc, QueryScans *query)
 
 	if (query != NULL)
 		dlist_foreach(iter, &query->readers)
-			ring_forget_relation(dlist_container(Reader, node, iter.cur)->ring);
+		{
+			ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+			registry_stop_clock(&reader->reader);
+			ring_forget_relation(reader->reader.ring);
+			deactivate(reader); /* its scan is about to be freed */
+		}
 
 	if (queryDesc->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
 		queryDesc->planstate != NULL && parallel_leader_participation &&

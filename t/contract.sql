@@ -1,0 +1,204 @@
+-- The contract: what CREATE EXTENSION makes, who may use it, how it fails.
+--
+-- Claims: every function and view has the signature, the comment and the
+-- privileges that are documented; nothing is made outside the extension's
+-- schema, which may be any and may change; DROP EXTENSION leaves nothing;
+-- every parameter is described; errors have their SQLSTATE.
+
+BEGIN;
+SELECT plan(88);
+
+CREATE SCHEMA ringctl;
+CREATE EXTENSION pg_ringctl SCHEMA ringctl;
+SET search_path = public, ringctl;
+
+-- What there is, and that it is all in that schema.
+CREATE TEMP VIEW members AS
+    SELECT classid, objid FROM pg_depend
+     WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+       AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_ringctl');
+
+SELECT bag_eq(
+    $$SELECT pg_describe_object(classid, objid, 0) FROM members WHERE classid <> 'pg_type'::regclass$$,
+    $$VALUES ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
+             ('function pg_ringctl_stats()'),
+             ('function pg_ringctl_stats_info()'),
+             ('function pg_ringctl_stats_reset(oid,oid)'),
+             ('view pg_ringctl_stats'),
+             ('view pg_ringctl_stats_info')$$,
+    'the extension has these members and no others');
+SELECT is_empty(
+    $$SELECT p.oid::regprocedure::text FROM members m JOIN pg_proc p ON (classid, objid) = ('pg_proc'::regclass, p.oid)
+       WHERE pronamespace <> 'ringctl'::regnamespace
+      UNION ALL
+      SELECT c.oid::regclass::text FROM members m JOIN pg_class c ON (classid, objid) = ('pg_class'::regclass, c.oid)
+       WHERE relnamespace <> 'ringctl'::regnamespace$$,
+    'all of them are in the schema of the extension');
+SELECT ok((SELECT extrelocatable FROM pg_extension WHERE extname = 'pg_ringctl'), 'it is relocatable');
+SELECT ok(NOT (SELECT trusted FROM pg_available_extension_versions
+                WHERE name = 'pg_ringctl' AND version = '1.0'), 'it is not trusted');
+
+-- Comments
+SELECT is_empty(
+    $$SELECT pg_describe_object(classid, objid, 0) FROM members
+       WHERE classid <> 'pg_type'::regclass AND obj_description(objid, classid::regclass::name) IS NULL$$,
+    'every function and view has a comment');
+SELECT is_empty(
+    $$SELECT attrelid::regclass, attname FROM members JOIN pg_attribute ON attrelid = objid
+       WHERE classid = 'pg_class'::regclass AND attnum > 0 AND col_description(attrelid, attnum) IS NULL$$,
+    'every column has a comment');
+
+-- Signatures
+SELECT function_returns('ringctl', 'pg_ringctl_prewarm',
+    ARRAY['regclass', 'integer', 'text', 'text', 'bigint', 'bigint'], 'record');
+SELECT is(pg_get_function_arguments('pg_ringctl_prewarm'::regproc),
+    'relation regclass, ring_kb integer DEFAULT 0, mode text DEFAULT ''buffer''::text, '
+    'fork text DEFAULT ''main''::text, first_block bigint DEFAULT NULL::bigint, '
+    'last_block bigint DEFAULT NULL::bigint, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
+    'OUT ring_buffers integer, OUT reuses bigint, OUT escapes bigint, OUT elapsed_ms double precision',
+    'arguments of pg_ringctl_prewarm');
+SELECT is(pg_get_function_arguments('pg_ringctl_stats_reset'::regproc),
+    'datid oid DEFAULT 0, relid oid DEFAULT 0', 'arguments of pg_ringctl_stats_reset');
+SELECT function_returns('ringctl', 'pg_ringctl_stats_reset', ARRAY['oid', 'oid'],
+    'timestamp with time zone');
+SELECT function_returns('ringctl', 'pg_ringctl_stats_info', ARRAY[]::text[], 'record');
+SELECT function_returns('ringctl', 'pg_ringctl_stats', ARRAY[]::text[], 'setof record');
+
+CREATE TEMP TABLE expected_columns (viewname name, n serial, column_name name, type text);
+INSERT INTO expected_columns (viewname, column_name, type) VALUES
+    ('pg_ringctl_stats', 'datid', 'oid'), ('pg_ringctl_stats', 'datname', 'name'),
+    ('pg_ringctl_stats', 'relid', 'oid'), ('pg_ringctl_stats', 'relname', 'name'),
+    ('pg_ringctl_stats', 'kind', 'text'), ('pg_ringctl_stats', 'scans', 'bigint'),
+    ('pg_ringctl_stats', 'workers', 'bigint'), ('pg_ringctl_stats', 'blocks', 'bigint'),
+    ('pg_ringctl_stats', 'blks_hit', 'bigint'), ('pg_ringctl_stats', 'blks_read', 'bigint'),
+    ('pg_ringctl_stats', 'blks_unringed', 'bigint'), ('pg_ringctl_stats', 'fills', 'bigint'),
+    ('pg_ringctl_stats', 'reuses', 'bigint'), ('pg_ringctl_stats', 'escapes_pinned', 'bigint'),
+    ('pg_ringctl_stats', 'escapes_dirty', 'bigint'), ('pg_ringctl_stats', 'escapes_adopted', 'bigint'),
+    ('pg_ringctl_stats', 'slots_lost', 'bigint'), ('pg_ringctl_stats', 'ring_buffers', 'integer'),
+    ('pg_ringctl_stats', 'ring_buffers_max', 'integer'), ('pg_ringctl_stats', 'wal_flushes', 'bigint'),
+    ('pg_ringctl_stats', 'elapsed_ms', 'double precision'),
+    ('pg_ringctl_stats', 'last_scan', 'timestamp with time zone'),
+    ('pg_ringctl_stats', 'stats_reset', 'timestamp with time zone'),
+    ('pg_ringctl_stats_info', 'relations', 'bigint'), ('pg_ringctl_stats_info', 'dealloc', 'bigint'),
+    ('pg_ringctl_stats_info', 'stats_reset', 'timestamp with time zone');
+SELECT results_eq(
+    format($$SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+              WHERE attrelid = 'ringctl.%I'::regclass AND attnum > 0 ORDER BY attnum$$, viewname),
+    format($$SELECT column_name, type FROM expected_columns WHERE viewname = %L ORDER BY n$$, viewname),
+    'columns of ' || viewname)
+  FROM (SELECT DISTINCT viewname FROM expected_columns) v ORDER BY viewname;
+
+-- Privileges
+CREATE ROLE regress_ringctl_plain;
+CREATE ROLE regress_ringctl_reader IN ROLE pg_read_all_stats;
+GRANT USAGE ON SCHEMA ringctl TO regress_ringctl_plain, regress_ringctl_reader;
+
+SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and ' || func)
+  FROM (VALUES ('pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)', true, true),
+               ('pg_ringctl_stats()', false, true),
+               ('pg_ringctl_stats_info()', false, true),
+               ('pg_ringctl_stats_reset(oid,oid)', false, false)) f (func, plain, reader),
+       LATERAL (VALUES ('regress_ringctl_plain', plain), ('regress_ringctl_reader', reader)) r (role, expected);
+SELECT is(has_table_privilege(role, view, 'SELECT'), expected, role || ' and ' || view)
+  FROM (VALUES ('pg_ringctl_stats'), ('pg_ringctl_stats_info')) v (view),
+       (VALUES ('regress_ringctl_plain', false), ('regress_ringctl_reader', true)) r (role, expected);
+
+CREATE TABLE secret (id int PRIMARY KEY);
+INSERT INTO secret VALUES (1);
+CREATE TABLE shared_one (id int PRIMARY KEY);
+GRANT SELECT ON shared_one TO regress_ringctl_plain;
+SET ROLE regress_ringctl_plain;
+SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats', '42501');
+SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats_info', '42501');
+SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats()', '42501');
+SELECT throws_ok('SELECT ringctl.pg_ringctl_stats_reset()', '42501');
+SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm('public.secret')$$, '42501', 'permission denied for table secret');
+SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm('public.secret_pkey')$$, '42501',
+                 'permission denied for index secret_pkey');
+SELECT lives_ok($$SELECT ringctl.pg_ringctl_prewarm('public.shared_one')$$, 'who may read a table may prewarm it');
+SELECT lives_ok($$SELECT ringctl.pg_ringctl_prewarm('public.shared_one_pkey')$$, 'and its index');
+SELECT throws_ok('SET pg_ringctl.max_ring = 64', '42501');
+SELECT throws_ok('SET pg_ringctl.track = off', '42501');
+SELECT throws_ok('SET pg_ringctl.max_relations = 200', '42501');
+SELECT lives_ok('SET pg_ringctl.scan_ring = 64', 'a plain user sizes his rings');
+SELECT throws_ok('SET pg_ringctl.enabled = off', '55P02');
+SET ROLE regress_ringctl_reader;
+SELECT lives_ok('SELECT * FROM ringctl.pg_ringctl_stats', 'who reads all statistics reads these');
+SELECT lives_ok('SELECT * FROM ringctl.pg_ringctl_stats_info', 'and how many there are');
+SELECT throws_ok('SELECT ringctl.pg_ringctl_stats_reset()', '42501');
+RESET ROLE;
+RESET pg_ringctl.scan_ring;
+
+-- Errors
+CREATE VIEW a_view AS SELECT 1 AS one;
+CREATE TABLE a_parent (id int) PARTITION BY RANGE (id);
+CREATE TABLE some_blocks AS SELECT i, repeat('x', 1800) AS f FROM generate_series(1, 12) i;
+CREATE TEMP TABLE a_temp AS SELECT 1 AS one;
+CREATE FUNCTION blocks(rel regclass) RETURNS bigint LANGUAGE sql
+RETURN pg_relation_size(rel) / current_setting('block_size')::int;
+
+SELECT throws_ok(format('SELECT pg_ringctl_prewarm(%s)', args), state::char(5), NULL, state || ': ' || args)
+  FROM (VALUES ($$'some_blocks', -2$$, '22023'),
+               ($$'some_blocks', 1$$, '22023'),
+               ($$'some_blocks', 63$$, '22023'),
+               ($$'some_blocks', 16777217$$, '22023'),
+               ($$'some_blocks', 64, 'read'$$, '22023'),
+               ($$'some_blocks', -1, 'prefetch'$$, '22023'),
+               ($$'some_blocks', 0, 'warm'$$, '22023'),
+               ($$'some_blocks', 0, 'buffer', 'spoon'$$, '22023'),
+               ($$'some_blocks', 0, 'buffer', 'init'$$, '22023'),
+               ($$'some_blocks', NULL$$, '22004'),
+               ($$'some_blocks', 0, NULL$$, '22004'),
+               ($$'some_blocks', 0, 'buffer', NULL$$, '22004'),
+               ($$'some_blocks', 0, 'buffer', 'main', -1$$, '22023'),
+               (format($$'some_blocks', 0, 'buffer', 'main', %s$$, blocks('some_blocks')), '22023'),
+               (format($$'some_blocks', 0, 'buffer', 'main', 0, %s$$, blocks('some_blocks')), '22023'),
+               ($$'some_blocks', 0, 'buffer', 'main', 2, 1$$, '22023'),
+               ($$'a_view'$$, '42809'),
+               ($$'a_parent'$$, '42809'),
+               ($$'a_temp', 64$$, '0A000'),
+               ($$4294967295::oid::regclass$$, '42P01')) t (args, state);
+SELECT is((pg_ringctl_prewarm(NULL)).blocks, NULL, 'no relation, no result');
+SELECT is((pg_ringctl_prewarm('some_blocks', 64)).blocks, blocks('some_blocks'), 'all blocks are read');
+SELECT is_empty('SELECT FROM pg_locks WHERE relation = ''a_view''::regclass AND mode = ''AccessShareLock''
+                 AND NOT granted', 'nobody waits for what failed');
+
+SELECT throws_ok('SET pg_ringctl.' || setting, '22023', NULL, 'bad value: ' || setting)
+  FROM (VALUES ('scan_ring = 1'), ('scan_ring = 63'), ('scan_ring = -2'), ('scan_ring = ''17GB'''),
+               ('max_ring = 0'), ('max_ring = 63'), ('max_ring = -2'), ('mode = ''on'''),
+               ('dirty_pages = ''keep'''), ('scan_threshold = -2'), ('headroom = -1'),
+               ('max_relations = 99')) t (setting);
+SELECT throws_ok('SET pg_ringctl.no_such_thing = 1', '42602');
+
+-- Parameters
+SELECT results_eq(
+    $$SELECT name, boot_val, context FROM pg_settings WHERE name LIKE 'pg\_ringctl.%' ORDER BY name COLLATE "C"$$,
+    $$VALUES ('pg_ringctl.dirty_pages', 'write', 'user'),
+             ('pg_ringctl.enabled', 'on', 'sighup'),
+             ('pg_ringctl.headroom', '2', 'user'),
+             ('pg_ringctl.max_relations', '5000', 'superuser'),
+             ('pg_ringctl.max_ring', '-1', 'superuser'),
+             ('pg_ringctl.mode', 'control', 'user'),
+             ('pg_ringctl.scan_ring', '-1', 'user'),
+             ('pg_ringctl.scan_threshold', '-1', 'user'),
+             ('pg_ringctl.track', 'on', 'superuser')$$,
+    'parameters, their defaults, and who may set them');
+SELECT is_empty($$SELECT name FROM pg_settings WHERE name LIKE 'pg\_ringctl.%' AND short_desc = ''$$,
+    'every parameter has a description');
+SELECT is_empty(
+    $$SELECT name FROM pg_settings
+       WHERE name LIKE 'pg\_ringctl.%' AND name <> 'pg_ringctl.track' AND extra_desc IS NULL$$,
+    'and says what its special values mean');
+
+-- It moves, and goes.
+CREATE SCHEMA elsewhere;
+SELECT lives_ok('ALTER EXTENSION pg_ringctl SET SCHEMA elsewhere', 'it moves to another schema');
+SELECT lives_ok('SELECT * FROM elsewhere.pg_ringctl_stats', 'and works there');
+SELECT lives_ok('DROP EXTENSION pg_ringctl', 'it can be dropped');
+SELECT is_empty($$SELECT oid::regproc FROM pg_proc WHERE proname LIKE 'pg\_ringctl%'$$, 'no function is left');
+SELECT is_empty($$SELECT oid::regclass FROM pg_class WHERE relname LIKE 'pg\_ringctl%'$$, 'no view is left');
+SELECT lives_ok('SELECT count(*) FROM public.some_blocks', 'a session that has the library works on');
+SELECT lives_ok('CREATE EXTENSION pg_ringctl', 'it can be made again');
+
+SELECT * FROM finish();
+ROLLBACK;
