@@ -90,7 +90,7 @@ COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that 
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s was pinned; that one stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
-COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because the slot''s is used by somebody else, too';
+COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because somebody else uses the page in the slot''s, too';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots emptied because their buffer had been given to another page';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring; 0 if there was none';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';

@@ -264,25 +264,27 @@ BEGIN
     EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) ' || query INTO plan;
     RETURN plan->0->'Plan'->>'Shared Read Blocks';
 END $$;
-CREATE FUNCTION explain_agrees(query text, scan_ring text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION explain_agrees(query text, scan_ring text, slack float DEFAULT 0)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     told bigint;
 BEGIN
     PERFORM set_config('pg_ringctl.scan_ring', scan_ring, true), fresh();
     told := read_by_explain(query);
-    RETURN told > 0 AND told = (SELECT sum(blks_read + blks_unringed) FROM pg_ringctl_stats)
-           AND exact();
+    RETURN told > 0 AND exact() AND
+           (SELECT abs(told - sum(blks_read + blks_unringed)) <= slack * told FROM pg_ringctl_stats);
 END $$;
 SELECT ring, explain_agrees('SELECT * FROM big', ring) AS whole,
        explain_agrees('SELECT * FROM holes', ring) AS holes,
        explain_agrees('SELECT * FROM small s, LATERAL (SELECT count(*) FROM big WHERE v = s.v) l
                         WHERE s.id <= 5', ring) AS rescans
   FROM unnest('{-1, 0, 64kB, 128kB, 2MB}'::text[]) ring;
--- Two scans of one table, at the same pages at the same time
-SELECT ring, explain_agrees('SELECT a.id FROM big a, big b WHERE a.id % 5000 = 1 AND b.id = a.id', ring)
-       AS hashed,
+-- Two scans of one table, at the same pages at the same time.  (17 says it read
+-- a page also where the other scan was about to.)
+SELECT ring, explain_agrees('SELECT a.id FROM big a, big b WHERE a.id % 5000 = 1 AND b.id = a.id',
+                            ring, 0.001) AS hashed,
        explain_agrees('SELECT count(*) FROM big a CROSS JOIN LATERAL
-                        (SELECT FROM big b WHERE b.id = a.id OFFSET 0) l WHERE a.id % 5000 = 1', ring)
+                        (SELECT FROM big b WHERE b.id = a.id OFFSET 0) l WHERE a.id % 5000 = 1', ring, 0.001)
        AS nested
   FROM unnest('{-1, 64kB, 128kB, 2MB}'::text[]) ring;
 -- A scan that is ended early may start a last read after EXPLAIN has looked.

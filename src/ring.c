@@ -422,25 +422,30 @@ slot_changed(const Ring *ring, int slot)
 /*
  * Why did the server not reuse this slot's buffer?  It looks at pins first,
  * then at the usage count, then at the page.  We look a little later than it
- * did; if nothing is left to see then, what was seen before decides.  A dirty
- * buffer was rejected and its slot emptied, so it can only have been replaced
- * if the ring came round to it again.
+ * did; if nothing is left to see then, what was seen before decides.
+ *
+ * Where we tend the ring, a slot that was fit can only have been pinned by
+ * somebody else since, who uses the page, too.  A dirty buffer was rejected and
+ * its slot emptied, so it can only have been replaced if the ring came round to
+ * it again.
  */
 static SlotState
-escape_reason(const Slot *slot, bool came_round)
+escape_reason(const Ring *ring, const Slot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
+	bool		pinned_by_us = ring->options.observe || slot->state == SLOT_PINNED;
 
 	if (!BufferTagsEqual(&header->tag, &slot->tag))
 		return SLOT_LOST;		/* nothing of ours stays behind */
-	if (BUF_STATE_GET_REFCOUNT(state) > 0)
-		return SLOT_PINNED;
-	if (BUF_STATE_GET_USAGECOUNT(state) > 1)
-		return SLOT_ADOPTED;
-	if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
-		return SLOT_DIRTY;
-	return slot->state == SLOT_ADOPTED ? SLOT_ADOPTED : SLOT_PINNED;
+	if (BUF_STATE_GET_REFCOUNT(state) == 0)
+	{
+		if (BUF_STATE_GET_USAGECOUNT(state) > 1 || slot->state == SLOT_ADOPTED)
+			return SLOT_ADOPTED;
+		if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
+			return SLOT_DIRTY;
+	}
+	return pinned_by_us ? SLOT_PINNED : SLOT_ADOPTED;
 }
 
 /* Another buffer holds one of our blocks in the slot: count what happened. */
@@ -454,7 +459,7 @@ count_replacement(Ring *ring, const Slot *slot, bool came_round)
 		counts->fills++;
 		return;
 	}
-	switch (escape_reason(slot, came_round))
+	switch (escape_reason(ring, slot, came_round))
 	{
 		case SLOT_PINNED:
 		case SLOT_FREE:
