@@ -3,7 +3,7 @@
 # The idea: a case compares two sides in one run, alternating, so that what else the machine does falls on both; it
 # prints both sides with medians and ranges, their ratio, and one line for each figure it is about: PASS or MISS. It
 # runs on a private copy of a release server, in a throwaway cluster, like the scripts in dev/.
-# shellcheck source-path=SCRIPTDIR
+# shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/fetch.sh"
 
@@ -86,7 +86,7 @@ show_side() {
 }
 
 ratio() {
-	awk "BEGIN { printf \"%.3f\", $1 / $2 }"
+	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f\n", a / b }'
 }
 
 # figure WHAT VALUE OPERATOR BOUND: PASS or MISS.
@@ -130,5 +130,5 @@ cached() {
 }
 
 percent() {
-	awk "BEGIN { printf \"%.2f\", 100 * $1 / $2 }"
+	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f\n", 100 * a / b }'
 }

@@ -125,15 +125,17 @@ CALL compare('union all',
              'SELECT count(*) FROM (SELECT id FROM big WHERE v < 9 UNION ALL SELECT id FROM big WHERE v > 50) u');
 CALL compare('rescan of a gather',
              'SELECT s.id, l.n FROM small s, LATERAL (SELECT count(*) AS n FROM big b WHERE b.v < 50 OFFSET 0) l
-               WHERE s.id < 5 ORDER BY 1', '{enable_material=off, enable_hashjoin=off}');
+               WHERE s.id < 5 ORDER BY 1', '{enable_material=off, enable_hashjoin=off, pg_ringctl.scan_ring=256kB}');
 CALL compare('rescan of a gather with a parameter',
              'SELECT s.id, (SELECT count(*) FROM big b WHERE b.v = s.v) FROM small s WHERE s.id < 5 ORDER BY 1');
 CALL compare('initplan', 'SELECT id FROM big WHERE id > (SELECT max(id) - 10 FROM big) ORDER BY id');
 CALL compare('cte', 'WITH b AS MATERIALIZED (SELECT id FROM big WHERE v = 1) SELECT * FROM b ORDER BY id');
 \t off
 
--- Rescans of a parallel scan are scans, each with its workers.
+-- Rescans of a parallel scan are scans, each with its workers, whether the
+-- leader takes part or not.  (Each of these workers leaves its ring behind.)
 SET enable_material = off;
+SET pg_ringctl.scan_ring = '256kB';
 EXPLAIN (COSTS off)
 SELECT s.n, l.n FROM generate_series(1, 4) s (n) LEFT JOIN (SELECT count(*) AS n FROM big b OFFSET 0) l ON true;
 SELECT fresh();
@@ -142,8 +144,9 @@ SELECT scans, workers, blocks, hot, exact FROM verdict('big', 3);
 SET parallel_leader_participation = off;
 SELECT fresh();
 SELECT s.n, l.n FROM generate_series(1, 4) s (n) LEFT JOIN (SELECT count(*) AS n FROM big b OFFSET 0) l ON true;
-SELECT hot, exact FROM verdict('big', 3);
+SELECT scans, workers, blocks, hot, exact FROM verdict('big', 3);
 RESET parallel_leader_participation;
+RESET pg_ringctl.scan_ring;
 RESET enable_material;
 
 -- A parallel plan that is run serially, in a cursor that is not run to its
@@ -154,12 +157,14 @@ BEGIN;
 DECLARE c CURSOR FOR SELECT count(*) FROM big GROUP BY v ORDER BY v;
 FETCH 2 FROM c;
 COMMIT;
+SET pg_ringctl.scan_ring = '256kB';
 PREPARE p AS SELECT count(*), sum(id) FROM big;
 EXECUTE p;
 EXECUTE p;
 DEALLOCATE p;
 DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT count(*) FROM big'; END $$;
 SELECT scans, blocks, hot, exact FROM verdict('big', 3);
+RESET pg_ringctl.scan_ring;
 
 -- An error in a worker or in the leader
 SELECT fresh();
