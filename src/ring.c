@@ -63,7 +63,7 @@
  * and then the whole array is compared.
  *
  * A ring's buffers stay behind when its scan ends.  They are lent to the
- * session's next ring, oldest first, so that a query over a thousand
+ * session's next ring, so that a query over a thousand
  * partitions holds one ring, not a thousand: see ring_lend().
  *
  * Buffer headers are read without a lock or a pin here.  That is safe (their
@@ -166,13 +166,12 @@ struct Ring
 };
 
 /*
- * The buffers of the session's finished rings, oldest first: slots[first] to
- * slots[first + count - 1].
+ * The buffers of the session's finished rings: a stack of rings, each with its
+ * oldest buffer first.
  */
 static struct
 {
 	Slot	   *slots;
-	int			first;
 	int			count;
 	int			expected;		/* slots of the rings that will be lent */
 	int			capacity;		/* room for all of these, always */
@@ -535,15 +534,21 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 	slot->state = SLOT_FREE;
 }
 
-/* May current have come full circle since we watched last? */
+/*
+ * May current have come full circle since we watched last?  Then the slot after
+ * it was passed as well.  Where we keep the ring closed that takes many
+ * rejections, which empty slots, unless the ring is very small; so it is enough
+ * to look for another buffer there, and not for another page in the same.
+ */
 static bool
 came_round(const Ring *ring)
 {
-	/* Where we keep the ring closed, it can't unless it is very small. */
+	int			next = slot_ahead(ring, 1);
+
 	if (!ring->options.observe && ring->options.write_dirty &&
 		ring->options.nbuffers > 2 * ring->reach)
-		return false;
-	return slot_changed(ring, slot_ahead(ring, 1));
+		return ring->strategy->buffers[next] != ring->slots[next].buffer;
+	return slot_changed(ring, next);
 }
 
 /*
@@ -740,6 +745,9 @@ tend_slot(Ring *ring, int n, Spares *spares)
 		compat_buf_state state;
 		int			spare;
 
+		/* The server emptied or filled it without our seeing it pass. */
+		if (ring->strategy->buffers[slotno] != slot->buffer)
+			watch_slot(ring, slotno, true);
 		if (slot->buffer == InvalidBuffer)
 			return InvalidXLogRecPtr;
 
@@ -953,13 +961,6 @@ ring_lend(Ring *ring)
 		return;
 
 	ring_watch(ring);
-
-	/* There is room, but it may begin in the middle. */
-	if (lent.first + lent.count + nbuffers > lent.capacity)
-	{
-		memmove(lent.slots, lent.slots + lent.first, lent.count * sizeof(Slot));
-		lent.first = 0;
-	}
 	lent.expected -= nbuffers;
 
 	for (int n = 1; n <= nbuffers; n++)
@@ -967,7 +968,7 @@ ring_lend(Ring *ring)
 		int			slot = slot_ahead(ring, n);
 
 		if (ring->slots[slot].buffer != InvalidBuffer)
-			lent.slots[lent.first + lent.count++] = ring->slots[slot];
+			lent.slots[lent.count++] = ring->slots[slot];
 		ring->strategy->buffers[slot] = InvalidBuffer;
 	}
 
@@ -992,19 +993,19 @@ make_room_to_lend(int nbuffers)
 		slots = MemoryContextAlloc(ring_context, capacity * sizeof(Slot));
 		if (lent.slots != NULL)
 		{
-			memcpy(slots, lent.slots + lent.first, lent.count * sizeof(Slot));
+			memcpy(slots, lent.slots, lent.count * sizeof(Slot));
 			pfree(lent.slots);
 		}
 		lent.slots = slots;
-		lent.first = 0;
 		lent.capacity = capacity;
 	}
 }
 
 /*
  * Give the ring the buffers that the session's finished rings left, as many as
- * it has room for; it has none now.  They are put where the next reads take
- * them, the oldest first.
+ * it has room for; it has none now.  Those of the last ring are taken first,
+ * so that a session which once read through two rings at a time does not keep
+ * both in use.  They are put where the next reads take them, the oldest first.
  */
 static void
 take_back(Ring *ring)
@@ -1019,13 +1020,12 @@ take_back(Ring *ring)
 		lent.expected += ring->options.nbuffers;
 
 	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
+	lent.count -= taken;
 	for (int slot = 0; slot < taken; slot++)
 	{
-		ring->slots[slot] = lent.slots[lent.first + slot];
+		ring->slots[slot] = lent.slots[lent.count + slot];
 		ring->strategy->buffers[slot] = ring->slots[slot].buffer;
 	}
-	lent.first += taken;
-	lent.count -= taken;
 
 	/* The next slot to be handed out is the first. */
 	ring->strategy->current = ring->current = ring->options.nbuffers - 1;
