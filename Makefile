@@ -30,6 +30,10 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+ifneq ($(shell test "$(MAJORVERSION)" -ge 17 && echo yes),yes)
+$(error pg_ringctl needs PostgreSQL 17 or later; $(PG_CONFIG) is of $(VERSION))
+endif
+
 override CPPFLAGS += -I$(srcdir)/src
 
 $(OBJS): $(wildcard $(srcdir)/src/*.h)

@@ -22,7 +22,7 @@ typedef struct RingOptions
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
-	bool		alone;			/* nothing else reads in this process meanwhile */
+	bool		alone;			/* this process reads nothing else meanwhile */
 	bool		write_dirty;	/* flush WAL so that dirty pages stay inside */
 } RingOptions;
 

@@ -476,8 +476,10 @@ find_all_scans(QueryDesc *queryDesc)
 
 	find_scans(queryDesc->planstate, NULL);
 	foreach(lc, queryDesc->estate->es_subplanstates)
+	{
 		if (lfirst(lc) != NULL)
 			find_scans((PlanState *) lfirst(lc), NULL);
+	}
 }
 
 static void
@@ -528,31 +530,38 @@ scan_ExecutorRun(COMPAT_RUN_PARAMS)
 	set_running(queryDesc->estate, false);
 }
 
-/* Before the relations are closed. */
+/*
+ * Before the streams end and the relations are closed: the scans are about to
+ * be freed, so never look at them again.
+ */
 static void
-before_streams_end(QueryDesc *queryDesc, QueryScans *query)
+leave_scans(QueryScans *query)
 {
 	dlist_iter	iter;
 
-	if (query != NULL)
-		dlist_foreach(iter, &query->readers)
-		{
-			ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
 
-			registry_stop_clock(&reader->reader);
-			ring_forget_relation(reader->reader.ring);
-			deactivate(reader); /* its scan is about to be freed */
-		}
+		registry_stop_clock(&reader->reader);
+		ring_forget_relation(reader->reader.ring);
+		deactivate(reader);
+	}
+}
 
-	if (queryDesc->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
-		queryDesc->planstate != NULL && parallel_leader_participation &&
-		param_enabled && param_mode != MODE_OFF)
-		count_unled_scans(queryDesc->planstate, NULL);
+/* Is there a parallel scan that this process could have led? */
+static bool
+may_have_led(const QueryDesc *queryDesc)
+{
+	return queryDesc->plannedstmt->parallelModeNeeded &&
+		queryDesc->planstate != NULL &&
+		!IsParallelWorker() && parallel_leader_participation &&
+		param_enabled && param_mode != MODE_OFF;
 }
 
 /* When the streams have read what they had still to read. */
 static void
-after_streams_ended(QueryScans *query)
+end_readers(QueryScans *query)
 {
 	while (!dlist_is_empty(&query->readers))
 	{
@@ -570,7 +579,10 @@ scan_ExecutorEnd(QueryDesc *queryDesc)
 {
 	QueryScans *query = query_scans(queryDesc->estate, false);
 
-	before_streams_end(queryDesc, query);
+	if (query != NULL)
+		leave_scans(query);
+	if (may_have_led(queryDesc))
+		count_unled_scans(queryDesc->planstate, NULL);
 
 	if (prev_ExecutorEnd)
 		prev_ExecutorEnd(queryDesc);
@@ -578,7 +590,7 @@ scan_ExecutorEnd(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 
 	if (query != NULL)
-		after_streams_ended(query);
+		end_readers(query);
 }
 
 /*
