@@ -95,11 +95,12 @@
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
- * How far beyond the reach an unpinned slot is looked for.  Look-ahead pins the
- * newest slots without a gap, so if there is one it is near; a few pins of
- * other kinds may stand before it.
+ * So many slots beyond the reach are looked at one by one for an unpinned one,
+ * then in steps that double.  Look-ahead pins the newest slots without a gap,
+ * and may pin nearly all; a few pins of other kinds stand alone; and somebody
+ * who follows the scan pins some in a row.
  */
-#define SPARE_SEARCH	8
+#define NEAR_SPARES		8
 
 /*
  * The server's private struct (freelist.c), the same in 17, 18 and 19.  Known
@@ -669,27 +670,40 @@ slot_is_unpinned(const Ring *ring, int slot)
 
 /*
  * Where the slots are that a pinned one may be exchanged with, in places from
- * current: beyond the reach, from first_beyond to last_beyond, or if there is
- * none, within it, down from last_within.
+ * current: beyond the reach, or if there is none, within it.
  */
 typedef struct Spares
 {
-	int			first_beyond;
-	int			last_beyond;
+	int			next_beyond;
+	int			misses;			/* in a row */
 	int			last_within;
 } Spares;
 
-/* The next spare for the slot n places ahead; -1 if there is none. */
+/* The next spare beyond the reach; -1 if none is found. */
 static int
-find_spare(const Ring *ring, int n, Spares *spares)
+spare_beyond(const Ring *ring, Spares *spares)
 {
-	while (spares->first_beyond <= spares->last_beyond)
+	while (spares->next_beyond <= ring->options.nbuffers)
 	{
-		int			slot = slot_ahead(ring, spares->first_beyond++);
+		int			slot = slot_ahead(ring, spares->next_beyond);
 
 		if (slot_is_unpinned(ring, slot))
+		{
+			spares->misses = 0;
+			spares->next_beyond++;
 			return slot;
+		}
+		spares->misses++;
+		spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
+			1 << (spares->misses - NEAR_SPARES);
 	}
+	return -1;
+}
+
+/* The next spare within the reach, farther away than n places; -1 if none. */
+static int
+spare_within(const Ring *ring, int n, Spares *spares)
+{
 	while (spares->last_within > n)
 	{
 		int			slot = slot_ahead(ring, spares->last_within--);
@@ -779,7 +793,9 @@ tend_slot(Ring *ring, int n, Spares *spares)
 		if (ring->options.observe)
 			return InvalidXLogRecPtr;
 
-		spare = find_spare(ring, n, spares);
+		spare = spare_beyond(ring, spares);
+		if (spare < 0)
+			spare = spare_within(ring, n, spares);
 		if (spare < 0)
 			return InvalidXLogRecPtr;	/* all are pinned: it will escape, if
 										 * a read comes to it */
@@ -878,8 +894,7 @@ tend(Ring *ring, BlockNumber block)
 	bool		all = pending == ring->reach || may_find_own_blocks(ring);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	Spares		spares = {
-		.first_beyond = ring->reach + 1,
-		.last_beyond = Min(ring->reach + SPARE_SEARCH, ring->options.nbuffers),
+		.next_beyond = ring->reach + 1,
 		.last_within = ring->reach,
 	};
 
