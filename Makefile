@@ -9,12 +9,19 @@ OBJS = \
 	$(WIN32RES) \
 	pg_ringctl.o \
 	src/enabled.o \
+	src/escapes.o \
+	src/explain.o \
+	src/facts.o \
+	src/live.o \
 	src/policy.o \
+	src/pool.o \
 	src/prewarm.o \
 	src/registry.o \
 	src/report.o \
 	src/ring.o \
-	src/scan.o
+	src/rings.o \
+	src/scan.o \
+	src/shared.o
 
 EXTENSION = pg_ringctl
 DATA = pg_ringctl--1.0.sql

@@ -10,10 +10,20 @@
  *	  src/ring.c        one ring: its buffers, and how they are kept inside
  *	  src/scan.c        the executor: gives each sequential scan its ring
  *	  src/prewarm.c     reads a relation through a ring, or without one
- *	  src/registry.c    shared memory: readers and counters
- *	  src/report.c      what users see of it
+ *	  src/registry.c    who reads through a ring, and the cumulative counters
+ *	  src/live.c        the rings that are in use now
+ *	  src/escapes.c     the log of buffers that escaped
+ *	  src/facts.c       what the scans of a query did, workers included
+ *	  src/shared.c      the memory that all processes share
  *	  src/enabled.c     the kill switch
  *	  src/compat.h      every difference between server majors
+ *
+ * What users see of it:
+ *
+ *	  src/report.c      the counters
+ *	  src/rings.c       the rings in use, slot by slot
+ *	  src/pool.c        shared_buffers, and what escaped into them
+ *	  src/explain.c     a query's scans, and what a scan would get
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -25,6 +35,7 @@
 
 #include "compat.h"
 #include "enabled.h"
+#include "explain.h"
 #include "params.h"
 #include "ring.h"
 #include "scan.h"
@@ -164,5 +175,8 @@ _PG_init(void)
 
 	/* On a server that we don't know, do nothing, and keep nobody out. */
 	if (ring_check_server())
+	{
 		scan_install_hooks();
+		explain_install_hooks();
+	}
 }

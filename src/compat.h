@@ -61,6 +61,42 @@ typedef uint32 compat_buf_state;
 #define compat_read_buf_state(desc)	pg_atomic_read_u32(&(desc)->state)
 #endif
 
+/* So did locking a buffer's header; unlocking it without a change, too. */
+#if PG_VERSION_NUM >= 190000
+#define compat_unlock_buf_header(desc, state) \
+	((void) (state), UnlockBufHdr(desc))
+#else
+#define compat_unlock_buf_header(desc, state)	UnlockBufHdr(desc, state)
+#endif
+
+/* 17 does not tell whether a buffer had to be written before it was evicted. */
+#if PG_VERSION_NUM >= 180000
+#define compat_evict_unpinned_buffer(buffer, dirty, flushed) \
+	EvictUnpinnedBuffer(buffer, flushed)
+#else
+#define compat_evict_unpinned_buffer(buffer, dirty, flushed) \
+	(*(flushed) = (dirty), EvictUnpinnedBuffer(buffer))
+#endif
+
+/*
+ * From 18 on a module may add options to EXPLAIN; from 19 on auto_explain can
+ * be told to use them.
+ */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain.h"
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#include "commands/defrem.h"
+#define COMPAT_EXPLAIN_OPTIONS
+#endif
+#if PG_VERSION_NUM >= 190000
+#define compat_register_explain_option(name, handler) \
+	RegisterExtensionExplainOption(name, handler, GUCCheckBooleanExplainOption)
+#elif PG_VERSION_NUM >= 180000
+#define compat_register_explain_option(name, handler) \
+	RegisterExtensionExplainOption(name, handler)
+#endif
+
 /*
  * From 18 on a stream may stage several I/Os before it submits them; who then
  * blocks in a stream's callback must submit them first.

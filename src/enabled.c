@@ -27,7 +27,7 @@
 #include "miscadmin.h"
 #include "params.h"
 #include "postmaster/interrupt.h"
-#include "registry.h"
+#include "shared.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"
 #include "utils/guc.h"
@@ -44,7 +44,7 @@
 void
 enabled_assign(bool newval, void *extra pg_attribute_unused())
 {
-	pg_atomic_uint32 *offs = registry_offs();
+	pg_atomic_uint32 *offs = shared_offs();
 
 	if (param_enabled && !newval && offs != NULL)
 		pg_atomic_fetch_add_u32(offs, 1);
@@ -57,7 +57,7 @@ enabled_assign(bool newval, void *extra pg_attribute_unused())
 void
 enabled_mark(EnabledMark *mark)
 {
-	pg_atomic_uint32 *offs = registry_offs();
+	pg_atomic_uint32 *offs = shared_offs();
 
 	mark->offs = offs ? pg_atomic_read_u32(offs) : 0;
 	mark->calls = 0;
@@ -96,7 +96,7 @@ files_say_off(void)
 bool
 enabled_still(EnabledMark *mark)
 {
-	pg_atomic_uint32 *offs = registry_offs();
+	pg_atomic_uint32 *offs = shared_offs();
 
 	if (mark->off)
 		return false;

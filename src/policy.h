@@ -18,5 +18,12 @@
 extern void policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 							RingOptions *options);
 extern void policy_for_size(Relation rel, int ring_kb, RingOptions *options);
+extern ScanMode policy_mode(void);
+extern int	policy_threshold(ScanMode mode);
+extern int	policy_lookahead(Relation rel, const RingOptions *options);
+extern const char *policy_exclusion(Relation rel);
+extern const char *policy_source_name(RingSource source);
+extern char *policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
+							 const RingOptions *options);
 
 #endif							/* RINGCTL_POLICY_H */

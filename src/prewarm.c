@@ -342,6 +342,7 @@ buffer_blocks(const PrewarmJob *job, PrewarmResult *result)
 	registry_begin_reader(&reader->reader, READER_PREWARM,
 						  RelationGetRelid(job->rel), &options);
 	ring = reader->reader.ring;
+	registry_start_pass(&reader->reader, job->last_block - job->first_block + 1);
 
 	stream = ring_begin_stream(ring,
 							   READ_STREAM_MAINTENANCE | READ_STREAM_FULL |
@@ -352,12 +353,14 @@ buffer_blocks(const PrewarmJob *job, PrewarmResult *result)
 	{
 		CHECK_FOR_INTERRUPTS();
 		ReleaseBuffer(buffer);
+		ring_consume_next(ring);
 		result->blocks++;
 	}
+	registry_hide(&reader->reader);
 	read_stream_end(stream);
 
 	ring_forget_relation(ring);
-	result->ring_buffers = ring_buffers(ring);
+	result->ring_buffers = ring_options(ring)->nbuffers;
 	result->counts = *ring_counts(ring);
 	registry_end_reader(&reader->reader);
 }

@@ -1,24 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * registry.c
- *	  Shared memory: who reads through a ring, and the cumulative counters.
+ *	  Who reads through a ring, and the cumulative counters.
  *
  * A reader is a scan or a prewarm from its first block to its last.  While it
- * runs it counts in its own memory; when it ends, its counts are added to the
- * row of its relation:
+ * runs, its ring counts for itself, where others can see it (live.c).  When it
+ * ends, its counts are added to the row of its relation:
  *
- *	    backend                          shared memory
- *
- *	  Reader { Ring { counts } }       named DSM segment   DSA area
- *	        |                          +------------+     +--------------------+
- *	        |  registry_end_reader()   | lock       |     | dshash:            |
- *	        +--------------------------| handles ---+---->| (datid, relid,     |
- *	                                   | victims    |     |  kind) -> counters |
- *	                                   +------------+     +--------------------+
- *
- * The segment comes from the DSM registry, so that nobody has to restart the
- * server; its name carries the version of the layout, so that an old and a
- * new library in one cluster never read each other's.
+ *	    Reader { Ring { counts } }         dshash in shared memory
+ *	               |                     +-----------------------------------+
+ *	               +-------------------->| (datid, relid, kind) -> counters  |
+ *	         registry_end_reader()       +-----------------------------------+
  *
  * A query that fails takes no part in this: its resource owner ends its
  * readers.  It should not need memory then, so the row is made when the reader
@@ -31,28 +23,22 @@
  * was used after that is passed over.  Rows that are no victims were all used
  * later, so the order is exact, and its cost is spread over many rows.
  *
- * If shared memory can't be had, the session says so once and goes on without
- * counters: a user's query never fails for them.
- *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "compat.h"
+#include "escapes.h"
 #include "lib/dshash.h"
 #include "params.h"
 #include "registry.h"
+#include "shared.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-
-/* Change it with everything below that is in shared memory. */
-#ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"1"
-#endif
-#define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
-#define TRANCHE_NAME	"pg_ringctl"
 
 #define MAX_VICTIMS		256
 
@@ -69,14 +55,11 @@ typedef struct Victim
 	uint64		used;			/* the row's clock when it became a victim */
 } Victim;
 
-typedef struct SharedState
+typedef struct CountersPart
 {
-	/* Set once, when the segment is created. */
-	int			tranche;
 	LWLock		lock;			/* protects what follows, and who adds or
 								 * removes a row holds it exclusively */
-	dsa_handle	area;			/* both are made by who comes first */
-	dshash_table_handle rows;
+	dshash_table_handle rows;	/* made by who comes first */
 	int64		relations;		/* number of rows */
 	int64		dealloc;		/* rows that had to go */
 	TimestampTz stats_reset;
@@ -84,16 +67,10 @@ typedef struct SharedState
 	Victim		victims[MAX_VICTIMS];
 
 	pg_atomic_uint64 clock;		/* ticks whenever a row is used */
+} CountersPart;
 
-	/* Read for every block: on a cache line that nothing else writes to. */
-	char		pad[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint32 offs;		/* times that "enabled" was switched off */
-} SharedState;
-
-static SharedState *shared = NULL;
-static dsa_area *area = NULL;
+static CountersPart *counters = NULL;
 static dshash_table *rows = NULL;
-static bool unavailable = false;
 
 static const dshash_parameters rows_params = {
 	.key_size = sizeof(StatsKey),
@@ -114,77 +91,69 @@ static const ResourceOwnerDesc reader_resource = {
 };
 
 static void
-init_segment(COMPAT_DSM_INIT_PARAMS)
+init_counters(void *part)
 {
-	SharedState *state = segment;
+	CountersPart *new = part;
 
-	memset(state, 0, sizeof(SharedState));
-	state->tranche = compat_new_tranche(TRANCHE_NAME);
-	LWLockInitialize(&state->lock, state->tranche);
-	state->area = DSA_HANDLE_INVALID;
-	state->rows = DSHASH_HANDLE_INVALID;
-	state->stats_reset = GetCurrentTimestamp();
-	pg_atomic_init_u64(&state->clock, 0);
-	pg_atomic_init_u32(&state->offs, 0);
+	LWLockInitialize(&new->lock, shared_tranche());
+	new->rows = DSHASH_HANDLE_INVALID;
+	new->stats_reset = GetCurrentTimestamp();
+	pg_atomic_init_u64(&new->clock, 0);
 }
 
 /* Make the table of rows, or attach to it. */
 static void
-attach_rows(SharedState *state)
+attach_rows(void)
 {
 	dshash_parameters params = rows_params;
 
-	params.tranche_id = state->tranche;
+	params.tranche_id = shared_tranche();
 
-	LWLockAcquire(&state->lock, LW_EXCLUSIVE);
-	if (area == NULL && state->area == DSA_HANDLE_INVALID)
+	LWLockAcquire(&counters->lock, LW_EXCLUSIVE);
+	if (counters->rows == DSHASH_HANDLE_INVALID)
 	{
-		area = dsa_create(state->tranche);
-		dsa_pin(area);
-		dsa_pin_mapping(area);
-		state->area = dsa_get_handle(area);
-	}
-	else if (area == NULL)
-	{
-		area = dsa_attach(state->area);
-		dsa_pin_mapping(area);
-	}
-
-	if (state->rows == DSHASH_HANDLE_INVALID)
-	{
-		rows = dshash_create(area, &params, NULL);
-		state->rows = dshash_get_hash_table_handle(rows);
+		rows = dshash_create(shared_area(), &params, NULL);
+		counters->rows = dshash_get_hash_table_handle(rows);
 	}
 	else
-		rows = dshash_attach(area, &params, state->rows, NULL);
-	LWLockRelease(&state->lock);
+		rows = dshash_attach(shared_area(), &params, counters->rows, NULL);
+	LWLockRelease(&counters->lock);
 }
 
-/* Attach this backend to shared memory; errors are the caller's to catch. */
-static void
-attach(void)
+/*
+ * registry_attach
+ *		Attach this process to what readers share; raises an error if that
+ *		can't be done.
+ */
+void
+registry_attach(void)
 {
 	MemoryContext oldcontext;
-	SharedState *state;
-	bool		found;
 
 	if (rows != NULL)
 		return;
 
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
-	state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(SharedState),
-									 init_segment, &found);
-	compat_name_tranche(state->tranche, TRANCHE_NAME);
-	attach_rows(state);
-	shared = state;
+	shared_attach();
+	live_attach();
+	escapes_attach();
+	counters = shared_part(PART_COUNTERS, sizeof(CountersPart), init_counters);
+	attach_rows();
 	MemoryContextSwitchTo(oldcontext);
+}
+
+/* What users call this kind of reader. */
+const char *
+registry_kind_name(int32 kind)
+{
+	return kind == READER_PREWARM ? "prewarm" : "seqscan";
 }
 
 /* For the one row that is used now. */
 static inline uint64
 tick(void)
 {
-	return pg_atomic_add_fetch_u64(&shared->clock, 1);
+	return pg_atomic_add_fetch_u64(&counters->clock, 1);
 }
 
 static int
@@ -202,11 +171,11 @@ choose_victims(void)
 {
 	dshash_seq_status seq;
 	SharedRow  *row;
-	Victim	   *all = palloc(shared->relations * sizeof(Victim));
+	Victim	   *all = palloc(counters->relations * sizeof(Victim));
 	int			nrows = 0;
 
 	dshash_seq_init(&seq, rows, false);
-	while ((row = dshash_seq_next(&seq)) != NULL && nrows < shared->relations)
+	while ((row = dshash_seq_next(&seq)) != NULL && nrows < counters->relations)
 	{
 		all[nrows].key = row->row.key;
 		all[nrows++].used = row->used;
@@ -215,9 +184,9 @@ choose_victims(void)
 
 	/* oldest last: they are taken from the end */
 	qsort(all, nrows, sizeof(Victim), compare_victims);
-	shared->nvictims = Min(nrows, MAX_VICTIMS);
-	memcpy(shared->victims, all + (nrows - shared->nvictims),
-		   shared->nvictims * sizeof(Victim));
+	counters->nvictims = Min(nrows, MAX_VICTIMS);
+	memcpy(counters->victims, all + (nrows - counters->nvictims),
+		   counters->nvictims * sizeof(Victim));
 	pfree(all);
 }
 
@@ -230,20 +199,20 @@ remove_oldest_row(void)
 		Victim		victim;
 		SharedRow  *row;
 
-		if (shared->nvictims == 0)
+		if (counters->nvictims == 0)
 			choose_victims();
-		if (shared->nvictims == 0)
+		if (counters->nvictims == 0)
 			return;
 
-		victim = shared->victims[--shared->nvictims];
+		victim = counters->victims[--counters->nvictims];
 		row = dshash_find(rows, &victim.key, true);
 		if (row == NULL)
 			continue;
 		if (row->used == victim.used)
 		{
 			dshash_delete_entry(rows, row);
-			shared->relations--;
-			shared->dealloc++;
+			counters->relations--;
+			counters->dealloc++;
 			return;
 		}
 		dshash_release_lock(rows, row);
@@ -257,8 +226,8 @@ add_row(const StatsKey *key)
 	SharedRow  *row;
 	bool		found;
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	while (shared->relations > 0 && shared->relations >= param_max_relations)
+	LWLockAcquire(&counters->lock, LW_EXCLUSIVE);
+	while (counters->relations > 0 && counters->relations >= param_max_relations)
 		remove_oldest_row();
 
 	row = dshash_find_or_insert(rows, key, &found);
@@ -267,11 +236,11 @@ add_row(const StatsKey *key)
 		memset(&row->row.counters, 0, sizeof(StatsCounters));
 		row->used = 0;
 		/* If a row went, it may have been this one: it counts since now. */
-		row->row.counters.stats_reset = shared->dealloc > 0 ?
-			GetCurrentTimestamp() : shared->stats_reset;
-		shared->relations++;
+		row->row.counters.stats_reset = counters->dealloc > 0 ?
+			GetCurrentTimestamp() : counters->stats_reset;
+		counters->relations++;
 	}
-	LWLockRelease(&shared->lock);
+	LWLockRelease(&counters->lock);
 	return row;
 }
 
@@ -286,65 +255,17 @@ find_or_add_row(const StatsKey *key)
 
 /* What a reader needs of shared memory when it begins. */
 static void
-prepare(const StatsKey *key)
+prepare(void *arg)
 {
+	const StatsKey *key = arg;
 	SharedRow  *row;
 
-	attach();
+	registry_attach();
 	if (!param_track)
 		return;
 	row = find_or_add_row(key);
 	row->used = tick();
 	dshash_release_lock(rows, row);
-}
-
-/* Is this an error that the user or the administrator has asked for? */
-static bool
-is_wanted(const ErrorData *error)
-{
-	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN ||
-		error->sqlerrcode == ERRCODE_CRASH_SHUTDOWN;
-}
-
-/*
- * Prepare for a reader; but if that fails, say so once and do without: never
- * fail the user's query for it.
- *
- * Nothing that is called here leaves more behind than LWLocks when it fails.
- * The executor holds none when it asks a node for a row.
- */
-static void
-try_prepare(const StatsKey *key)
-{
-	MemoryContext oldcontext = CurrentMemoryContext;
-
-	if (unavailable)
-		return;
-
-	PG_TRY();
-	{
-		prepare(key);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(oldcontext);
-		error = CopyErrorData();
-		if (is_wanted(error))
-			PG_RE_THROW();
-
-		FlushErrorState();
-		LWLockReleaseAll();
-		unavailable = true;
-		ereport(WARNING,
-				(errcode(error->sqlerrcode),
-				 errmsg("pg_ringctl goes on without counters in this session"),
-				 errdetail_internal("%s", error->message)));
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
 }
 
 /* Add up what one reader counted. */
@@ -356,6 +277,8 @@ add_counts(StatsCounters *sum, const Reader *reader)
 	sum->scans += reader->scans;
 	sum->workers += reader->workers;
 	sum->ring.blocks += counts->blocks;
+	sum->ring.consumed += counts->consumed;
+	sum->ring.unconsumed += counts->unconsumed;
 	sum->ring.blks_read += counts->blks_read;
 	sum->ring.blks_unringed += counts->blks_unringed;
 	sum->ring.fills += counts->fills;
@@ -367,7 +290,7 @@ add_counts(StatsCounters *sum, const Reader *reader)
 	sum->ring.wal_flushes += counts->wal_flushes;
 	sum->elapsed_ms += INSTR_TIME_GET_MILLISEC(reader->elapsed);
 
-	sum->ring_buffers = ring_buffers(reader->ring);
+	sum->ring_buffers = ring_options(reader->ring)->nbuffers;
 	sum->ring_buffers_max = Max(sum->ring_buffers_max, sum->ring_buffers);
 	sum->last_scan = GetCurrentTimestamp();
 }
@@ -379,14 +302,14 @@ finish_reader(Reader *reader, bool failed)
 	SharedRow  *row = NULL;
 
 	registry_stop_clock(reader);
-	ring_watch(reader->ring);
+	ring_close(reader->ring);
 
 	if (param_track && rows != NULL)
 	{
 		row = dshash_find(rows, &reader->key, true);
 		if (row == NULL && !failed)
 		{
-			try_prepare(&reader->key);
+			shared_try(prepare, &reader->key);
 			row = dshash_find(rows, &reader->key, true);
 		}
 	}
@@ -396,9 +319,67 @@ finish_reader(Reader *reader, bool failed)
 		row->used = tick();
 		dshash_release_lock(rows, row);
 	}
+	if (reader->finished && !failed)
+		reader->finished(reader);
 
 	ring_free(reader->ring);
 	pfree(reader);
+}
+
+/* The ring's host, for a reader: while the ring runs, it is in live.c's. */
+static RingPublic *
+ring_enters(void *arg, int nslots, RingSlot **slots)
+{
+	Reader	   *reader = arg;
+
+	reader->live = live_enter(nslots);
+	*slots = nslots > 0 ? live_slots(reader->live) : NULL;
+	return live_public(reader->live);
+}
+
+static void
+ring_leaves(void *arg, RingPublic *public pg_attribute_unused())
+{
+	Reader	   *reader = arg;
+
+	live_leave(reader->live);
+	reader->live = NULL;
+}
+
+static void
+buffer_escaped(void *arg, Buffer buffer, const BufferTag *tag, RingSlotState state)
+{
+	Reader	   *reader = arg;
+	Escape		escape = {
+		.buffer = buffer,
+		.tag = *tag,
+		.datid = reader->key.datid,
+		.relid = reader->key.relid,
+		.reason = state,
+		.pid = MyProcPid,
+		.escaped_at = GetCurrentTimestamp(),
+	};
+
+	escapes_log(&escape);
+}
+
+static const RingHost reader_host = {
+	.enter = ring_enters,
+	.leave = ring_leaves,
+	.escaped = buffer_escaped,
+};
+
+/* What others see of the reader, but for its passes. */
+static void
+set_info(Reader *reader, const RingOptions *options)
+{
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+
+	reader->info.leader_pid = leader ? leader->pid : 0;
+	reader->info.datid = reader->key.datid;
+	reader->info.relid = reader->key.relid;
+	reader->info.kind = reader->key.kind;
+	reader->info.source = options->source;
 }
 
 /*
@@ -421,11 +402,45 @@ registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
 	reader->key.kind = kind;
 	reader->owner = CurrentResourceOwner;
 
-	try_prepare(&reader->key);
+	shared_try(prepare, &reader->key);
+	reader->ringid = live_new_ringid();
+	set_info(reader, options);
 	ResourceOwnerEnlarge(reader->owner);
-	reader->ring = ring_create(options);
+	reader->ring = ring_create(options, &reader_host, reader);
 	ResourceOwnerRemember(reader->owner, PointerGetDatum(reader), &reader_resource);
 	registry_start_clock(reader);
+}
+
+/*
+ * registry_start_pass
+ *		The reader starts to read so many blocks: from now on others see it.
+ */
+void
+registry_start_pass(Reader *reader, int64 blocks_total)
+{
+	ring_start_pass(reader->ring);
+	live_hide(reader->live);
+	reader->info.blocks_total = blocks_total;
+	reader->info.started = GetCurrentTimestamp();
+	registry_show(reader);
+}
+
+/*
+ * registry_show, registry_hide
+ *		From now on others see the reader's ring, or don't.
+ */
+void
+registry_show(Reader *reader)
+{
+	if (reader->live != NULL)
+		live_show(reader->live, reader->ringid, &reader->info);
+}
+
+void
+registry_hide(Reader *reader)
+{
+	if (reader->live != NULL)
+		live_hide(reader->live);
 }
 
 /*
@@ -461,7 +476,7 @@ registry_count_scans(ReaderKind kind, Oid relid, int64 scans)
 	StatsKey	key = {MyDatabaseId, relid, kind};
 	SharedRow  *row;
 
-	try_prepare(&key);
+	shared_try(prepare, &key);
 	if (!param_track || rows == NULL)
 		return;
 
@@ -512,7 +527,7 @@ registry_read(StatsRow **result)
 	int			nrows = 0;
 	int			size = 64;
 
-	attach();
+	registry_attach();
 	*result = palloc(size * sizeof(StatsRow));
 
 	dshash_seq_init(&seq, rows, false);
@@ -531,18 +546,20 @@ registry_read(StatsRow **result)
 
 /*
  * registry_read_info
- *		How many rows there are, how many had to go since the last reset of
- *		all, and when that was.
+ *		How many rows there are, how many of them and of the log of escaped
+ *		buffers had to go since the last reset of all, and when that was.
  */
 void
-registry_read_info(int64 *relations, int64 *dealloc, TimestampTz *stats_reset)
+registry_read_info(int64 *relations, int64 *dealloc, int64 *dropped,
+				   TimestampTz *stats_reset)
 {
-	attach();
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	*relations = shared->relations;
-	*dealloc = shared->dealloc;
-	*stats_reset = shared->stats_reset;
-	LWLockRelease(&shared->lock);
+	registry_attach();
+	LWLockAcquire(&counters->lock, LW_SHARED);
+	*relations = counters->relations;
+	*dealloc = counters->dealloc;
+	*stats_reset = counters->stats_reset;
+	*dropped = escapes_dropped();
+	LWLockRelease(&counters->lock);
 }
 
 /*
@@ -561,15 +578,15 @@ registry_reset(Oid datid, Oid relid)
 	TimestampTz now = GetCurrentTimestamp();
 	bool		all = !OidIsValid(datid) && !OidIsValid(relid);
 
-	attach();
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	registry_attach();
+	LWLockAcquire(&counters->lock, LW_EXCLUSIVE);
 	dshash_seq_init(&seq, rows, true);
 	while ((row = dshash_seq_next(&seq)) != NULL)
 	{
 		if (all)
 		{
 			dshash_delete_current(&seq);
-			shared->relations--;
+			counters->relations--;
 		}
 		else if ((!OidIsValid(datid) || row->row.key.datid == datid) &&
 				 (!OidIsValid(relid) || row->row.key.relid == relid))
@@ -581,21 +598,11 @@ registry_reset(Oid datid, Oid relid)
 	dshash_seq_term(&seq);
 	if (all)
 	{
-		shared->dealloc = 0;
-		shared->nvictims = 0;
-		shared->stats_reset = now;
+		counters->dealloc = 0;
+		counters->nvictims = 0;
+		counters->stats_reset = now;
+		escapes_reset_dropped();
 	}
-	LWLockRelease(&shared->lock);
+	LWLockRelease(&counters->lock);
 	return now;
-}
-
-/*
- * registry_offs
- *		The shared count of how often "enabled" was switched off; NULL in a
- *		process that has not attached to shared memory.
- */
-pg_atomic_uint32 *
-registry_offs(void)
-{
-	return shared ? &shared->offs : NULL;
 }

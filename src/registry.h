@@ -12,7 +12,7 @@
 
 #include "datatype/timestamp.h"
 #include "lib/ilist.h"
-#include "port/atomics.h"
+#include "live.h"
 #include "portability/instr_time.h"
 #include "ring.h"
 #include "utils/resowner.h"
@@ -60,8 +60,12 @@ typedef struct Reader
 	dlist_node	node;			/* in a list of its creator's */
 	StatsKey	key;
 	Ring	   *ring;
+	LiveRing   *live;			/* while its stream runs */
+	LiveInfo	info;			/* what others see of it */
+	uint64		ringid;
 	ResourceOwner owner;		/* ends it, should the query fail */
 	void		(*failed) (struct Reader *reader);	/* tells the creator so */
+	void		(*finished) (struct Reader *reader);	/* the counts are final */
 	int64		scans;
 	int64		workers;
 	bool		running;		/* is the clock running? */
@@ -69,17 +73,21 @@ typedef struct Reader
 	instr_time	elapsed;		/* time before that */
 } Reader;
 
+extern void registry_attach(void);
 extern void registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
 								  const RingOptions *options);
+extern void registry_start_pass(Reader *reader, int64 blocks_total);
+extern void registry_show(Reader *reader);
+extern void registry_hide(Reader *reader);
 extern void registry_end_reader(Reader *reader);
 extern void registry_count_scans(ReaderKind kind, Oid relid, int64 scans);
 extern void registry_start_clock(Reader *reader);
 extern void registry_stop_clock(Reader *reader);
 
+extern const char *registry_kind_name(int32 kind);
 extern int	registry_read(StatsRow **rows);
 extern void registry_read_info(int64 *relations, int64 *dealloc,
-							   TimestampTz *stats_reset);
+							   int64 *dropped, TimestampTz *stats_reset);
 extern TimestampTz registry_reset(Oid datid, Oid relid);
-extern pg_atomic_uint32 *registry_offs(void);
 
 #endif							/* RINGCTL_REGISTRY_H */

@@ -20,14 +20,8 @@ PG_FUNCTION_INFO_V1(pg_ringctl_stats);
 PG_FUNCTION_INFO_V1(pg_ringctl_stats_info);
 PG_FUNCTION_INFO_V1(pg_ringctl_stats_reset);
 
-#define STATS_COLUMNS	21
-#define INFO_COLUMNS	3
-
-static const char *
-kind_name(int32 kind)
-{
-	return kind == READER_PREWARM ? "prewarm" : "seqscan";
-}
+#define STATS_COLUMNS	22
+#define INFO_COLUMNS	4
 
 /* Put one row of counters into the result. */
 static void
@@ -41,7 +35,7 @@ put_row(ReturnSetInfo *rsinfo, const StatsRow *row)
 
 	values[i++] = ObjectIdGetDatum(row->key.datid);
 	values[i++] = ObjectIdGetDatum(row->key.relid);
-	values[i++] = CStringGetTextDatum(kind_name(row->key.kind));
+	values[i++] = CStringGetTextDatum(registry_kind_name(row->key.kind));
 	values[i++] = Int64GetDatum(c->scans);
 	values[i++] = Int64GetDatum(c->workers);
 	values[i++] = Int64GetDatum(ring->blocks);
@@ -54,6 +48,7 @@ put_row(ReturnSetInfo *rsinfo, const StatsRow *row)
 	values[i++] = Int64GetDatum(ring->escapes_dirty);
 	values[i++] = Int64GetDatum(ring->escapes_adopted);
 	values[i++] = Int64GetDatum(ring->slots_lost);
+	values[i++] = Int64GetDatum(ring->unconsumed);
 	values[i++] = Int32GetDatum(c->ring_buffers);
 	values[i++] = Int32GetDatum(c->ring_buffers_max);
 	values[i++] = Int64GetDatum(ring->wal_flushes);
@@ -89,8 +84,8 @@ pg_ringctl_stats(PG_FUNCTION_ARGS)
 /*
  * pg_ringctl_stats_info()
  *
- * How many rows of counters there are, how many had to go because there was no
- * room, and when all were reset.
+ * How many rows of counters there are, how many of them and of the log of
+ * escaped buffers had to go because there was no room, and when all were reset.
  */
 Datum
 pg_ringctl_stats_info(PG_FUNCTION_ARGS)
@@ -100,16 +95,18 @@ pg_ringctl_stats_info(PG_FUNCTION_ARGS)
 	bool		nulls[INFO_COLUMNS] = {0};
 	int64		relations;
 	int64		dealloc;
+	int64		dropped;
 	TimestampTz stats_reset;
 
 	ring_require_server();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	registry_read_info(&relations, &dealloc, &stats_reset);
+	registry_read_info(&relations, &dealloc, &dropped, &stats_reset);
 	values[0] = Int64GetDatum(relations);
 	values[1] = Int64GetDatum(dealloc);
-	values[2] = TimestampTzGetDatum(stats_reset);
+	values[2] = Int64GetDatum(dropped);
+	values[3] = TimestampTzGetDatum(stats_reset);
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
 }
 

@@ -114,28 +114,14 @@ typedef struct BufferAccessStrategyData
 	Buffer		buffers[FLEXIBLE_ARRAY_MEMBER];
 } BufferAccessStrategyData;
 
-/* In what state a slot's buffer was when it was last within reach. */
-typedef enum SlotState
-{
-	SLOT_FREE,
-	SLOT_PINNED,
-	SLOT_ADOPTED,
-	SLOT_DIRTY,
-	SLOT_LOST,					/* it holds another page */
-} SlotState;
-
-/* What we know of a slot: the buffer in it, and the page that it held. */
-typedef struct Slot
-{
-	Buffer		buffer;
-	BufferTag	tag;
-	SlotState	state;
-} Slot;
-
 struct Ring
 {
 	RingOptions options;
-	RingCounts	counts;
+	const RingHost *host;
+	void	   *host_arg;
+	RingPublic *public;			/* the host's while entered, else own */
+	RingPublic	own;
+	bool		entered;		/* runs: its public part is the host's */
 
 	ReadStreamBlockNumberCB next_block; /* the caller's callback */
 	void	   *next_block_arg;
@@ -146,14 +132,15 @@ struct Ring
 	ForkNumber	forknum;
 
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
-	Slot	   *slots;			/* private copy of the array; NULL while lent */
-	int			current;		/* strategy->current when last watched */
+	RingSlot   *slots;			/* our copy of the array; NULL while lent */
+	RingSlot   *kept;			/* of an observed ring that doesn't run */
 	int			reach;			/* most slots that one read may take */
 	int			pending;		/* blocks that may wait to be read, at most */
 	int			tended;			/* slots ahead that are known to be fit */
 	int64		reads_at_start; /* counts.blks_read when the stream started */
-	BlockNumber asked[MAX_IO_COMBINE_LIMIT];	/* the last blocks asked for:
-												 * the n-th is at n % size */
+	BlockNumber *asked;			/* the last blocks asked for: the n-th is at
+								 * n & mask */
+	int64		asked_mask;
 	int			calls_at_rest;	/* calls since current moved */
 	int			max_at_rest;	/* after so many of them only one is pending */
 
@@ -172,7 +159,7 @@ struct Ring
  */
 static struct
 {
-	Slot	   *slots;
+	RingSlot   *slots;
 	int			count;
 	int			expected;		/* slots of the rings that will be lent */
 	int			capacity;		/* room for all of these, always */
@@ -185,7 +172,7 @@ static const char *mismatch = NULL;
 
 static BlockNumber ring_next_block(ReadStream *stream, void *arg,
 								   void *per_buffer_data);
-static void take_back(Ring *ring);
+static void make_room_to_lend(int nbuffers);
 static void tend(Ring *ring, BlockNumber block);
 
 /*
@@ -286,15 +273,42 @@ ring_flush_batch(void)
 	return FLUSH_BATCH;
 }
 
+/* Let others see the ring from now on, if the host lets them. */
+static void
+enter(Ring *ring)
+{
+	if (ring->strategy != NULL && !ring->options.observe)
+		make_room_to_lend(ring->options.nbuffers);
+	ring->public = ring->host->enter(ring->host_arg, ring->options.nbuffers,
+									 &ring->slots);
+	*ring->public = ring->own;
+	ring->entered = true;
+}
+
+/* Its stream does not run any more: take home what is still needed. */
+static void
+leave(Ring *ring)
+{
+	RingPublic *public = ring->public;
+
+	ring->own = *public;
+	ring->public = &ring->own;
+	ring->slots = NULL;
+	ring->entered = false;
+	ring->host->leave(ring->host_arg, public);
+}
+
 /*
  * ring_create
  *		Make a ring of exactly options->nbuffers buffers, 0 for none.
+ *
+ * host is called with host_arg for as long as the ring lives.
  *
  * It lives until ring_free(), in the session's memory: an aborted query's
  * ring is still there when its counts are collected.
  */
 Ring *
-ring_create(const RingOptions *options)
+ring_create(const RingOptions *options, const RingHost *host, void *host_arg)
 {
 	Ring	   *ring;
 
@@ -304,6 +318,10 @@ ring_create(const RingOptions *options)
 
 	ring = MemoryContextAllocZero(ring_context, sizeof(Ring));
 	ring->options = *options;
+	ring->host = host;
+	ring->host_arg = host_arg;
+	ring->own.nbuffers = options->nbuffers;
+	ring->public = &ring->own;
 
 	if (options->nbuffers > 0)
 	{
@@ -313,8 +331,8 @@ ring_create(const RingOptions *options)
 		ring->strategy = MemoryContextAllocZero(ring_context, size);
 		ring->strategy->btype = BAS_BULKREAD;
 		ring->strategy->nbuffers = options->nbuffers;
-		take_back(ring);
 	}
+	ring_start(ring);
 	return ring;
 }
 
@@ -346,6 +364,11 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 				  ReadStreamBlockNumberCB next_block, void *next_block_arg)
 {
 	ReadStream *stream;
+	int			ahead = compat_lookahead_limit(rel) + 2 * MAX_IO_COMBINE_LIMIT;
+
+	ring->asked_mask = pg_nextpower2_32(ahead) - 1;
+	ring->asked = MemoryContextAlloc(ring_context,
+									 (ring->asked_mask + 1) * sizeof(BlockNumber));
 
 	ring->next_block = next_block;
 	ring->next_block_arg = next_block_arg;
@@ -381,7 +404,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 static inline int
 slot_ahead(const Ring *ring, int n)
 {
-	int			slot = ring->current + n;
+	int			slot = ring->public->current + n;
 
 	return slot >= ring->options.nbuffers ? slot - ring->options.nbuffers : slot;
 }
@@ -395,6 +418,8 @@ slot_header(const Ring *ring, int slot)
 static void
 empty_slot(Ring *ring, int slot)
 {
+	if (ring->slots[slot].buffer != InvalidBuffer)
+		ring->public->occupied--;
 	ring->strategy->buffers[slot] = InvalidBuffer;
 	ring->slots[slot].buffer = InvalidBuffer;
 	ring->slots[slot].state = SLOT_FREE;
@@ -429,8 +454,8 @@ slot_changed(const Ring *ring, int slot)
  * its slot emptied, so it can only have been replaced if the ring came round to
  * it again.
  */
-static SlotState
-escape_reason(const Ring *ring, const Slot *slot, bool came_round)
+static RingSlotState
+escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
@@ -448,18 +473,32 @@ escape_reason(const Ring *ring, const Slot *slot, bool came_round)
 	return pinned_by_us ? SLOT_PINNED : SLOT_ADOPTED;
 }
 
+/* The page in the slot stayed behind. */
+static void
+report_escape(const Ring *ring, const RingSlot *slot, RingSlotState reason)
+{
+	ring->host->escaped(ring->host_arg, slot->buffer, &slot->tag, reason);
+}
+
 /* Another buffer holds one of our blocks in the slot: count what happened. */
 static void
-count_replacement(Ring *ring, const Slot *slot, bool came_round)
+count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 {
-	RingCounts *counts = &ring->counts;
+	RingCounts *counts = &ring->public->counts;
+	RingSlotState reason;
 
 	if (slot->buffer == InvalidBuffer)
 	{
 		counts->fills++;
 		return;
 	}
-	switch (escape_reason(ring, slot, came_round))
+
+	reason = escape_reason(ring, slot, came_round);
+	if (reason == SLOT_FREE)
+		reason = SLOT_PINNED;
+	if (reason != SLOT_LOST)
+		report_escape(ring, slot, reason);
+	switch (reason)
 	{
 		case SLOT_PINNED:
 		case SLOT_FREE:
@@ -488,7 +527,7 @@ count_replacement(Ring *ring, const Slot *slot, bool came_round)
 static void
 watch_slot(Ring *ring, int slotno, bool came_round)
 {
-	Slot	   *slot = &ring->slots[slotno];
+	RingSlot   *slot = &ring->slots[slotno];
 	Buffer		buffer = ring->strategy->buffers[slotno];
 	BufferTag	tag;
 
@@ -497,7 +536,8 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		/* Only StrategyRejectBuffer() empties a slot. */
 		if (slot->buffer != InvalidBuffer)
 		{
-			ring->counts.escapes_dirty++;
+			ring->public->counts.escapes_dirty++;
+			report_escape(ring, slot, SLOT_DIRTY);
 			empty_slot(ring, slotno);
 		}
 		return;
@@ -509,9 +549,9 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 
 	if (tag_is_ours(ring, &tag))
 	{
-		ring->counts.blks_read++;
+		ring->public->counts.blks_read++;
 		if (buffer == slot->buffer)
-			ring->counts.reuses++;
+			ring->public->counts.reuses++;
 		else
 			count_replacement(ring, slot, came_round);
 	}
@@ -523,13 +563,15 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		 * read into.  Never reuse that, unless we only observe.
 		 */
 		if (slot->buffer != InvalidBuffer)
-			ring->counts.slots_lost++;
+			ring->public->counts.slots_lost++;
 		if (!ring->options.observe)
 		{
 			empty_slot(ring, slotno);
 			return;
 		}
 	}
+	if (slot->buffer == InvalidBuffer)
+		ring->public->occupied++;
 	slot->buffer = buffer;
 	slot->tag = tag;
 	slot->state = SLOT_FREE;
@@ -563,8 +605,8 @@ count_unringed(Ring *ring)
 	int64		misses = misses_so_far(ring);
 
 	if (misses > ring->misses_seen)
-		ring->counts.blks_unringed = Min(ring->counts.blocks,
-										 ring->counts.blks_unringed +
+		ring->public->counts.blks_unringed = Min(ring->public->counts.blocks,
+										 ring->public->counts.blks_unringed +
 										 misses - ring->misses_seen);
 	ring->misses_seen = misses;
 }
@@ -582,7 +624,7 @@ ring_watch(Ring *ring)
 	int			current;
 	int			passed;
 	bool		round;
-	int64		reads = ring->counts.blks_read;
+	int64		reads = ring->public->counts.blks_read;
 
 	if (ring->strategy == NULL)
 		count_unringed(ring);
@@ -590,10 +632,10 @@ ring_watch(Ring *ring)
 		return;
 
 	/* slot_ahead() counts from where the server is now */
-	current = ring->current;
-	ring->current = ring->strategy->current;
+	current = ring->public->current;
+	ring->public->current = ring->strategy->current;
 
-	passed = ring->current - current;
+	passed = ring->public->current - current;
 	if (passed < 0)
 		passed += ring->options.nbuffers;
 	round = came_round(ring);
@@ -604,12 +646,12 @@ ring_watch(Ring *ring)
 	ring->tended = Max(0, ring->tended - passed);
 
 	/* from the one that was handed out last, backwards */
-	for (int slot = ring->current; passed > 0; passed--)
+	for (int slot = ring->public->current; passed > 0; passed--)
 	{
 		watch_slot(ring, slot, round);
 		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
 	}
-	ring->pending = Max(0, ring->pending - (int) (ring->counts.blks_read - reads));
+	ring->pending = Max(0, ring->pending - (int) (ring->public->counts.blks_read - reads));
 }
 
 /*
@@ -628,10 +670,67 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 
 	ring_watch(ring);
 	if (block != InvalidBlockNumber)
-		ring->asked[ring->counts.blocks++ % MAX_IO_COMBINE_LIMIT] = block;
+		ring->asked[ring->public->counts.blocks++ & ring->asked_mask] = block;
 	if (ring->strategy != NULL)
 		tend(ring, block);
 	return block;
+}
+
+/* Which of the blocks asked for comes next to be handed out? */
+static inline int64
+next_to_consume(const Ring *ring)
+{
+	return ring->public->counts.consumed + ring->public->counts.unconsumed;
+}
+
+/*
+ * ring_consume
+ *		The reader holds this block now: it has got it, and what was asked for
+ *		before it.
+ */
+void
+ring_consume(Ring *ring, BlockNumber block)
+{
+	RingCounts *counts = &ring->public->counts;
+	int64		next = next_to_consume(ring);
+
+	if (next > 0 && ring->asked[(next - 1) & ring->asked_mask] == block)
+		return;					/* it has had it for some time */
+	for (int64 n = next; n < counts->blocks; n++)
+	{
+		if (ring->asked[n & ring->asked_mask] == block)
+		{
+			counts->consumed += n + 1 - next;
+			return;
+		}
+	}
+}
+
+/*
+ * ring_consume_next, ring_consume_rest
+ *		The reader has got another block, or all that were asked for.
+ */
+void
+ring_consume_next(Ring *ring)
+{
+	ring->public->counts.consumed++;
+}
+
+void
+ring_consume_rest(Ring *ring)
+{
+	ring->public->counts.consumed += ring->public->counts.blocks - next_to_consume(ring);
+}
+
+/*
+ * ring_drop_rest
+ *		The reader ends, or starts somewhere else, and does not want the blocks
+ *		that it has asked for but not got.
+ */
+void
+ring_drop_rest(Ring *ring)
+{
+	ring->public->counts.unconsumed += ring->public->counts.blocks - next_to_consume(ring);
 }
 
 /*
@@ -641,7 +740,7 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 static inline bool
 may_find_own_blocks(const Ring *ring)
 {
-	return ring->counts.blks_read - ring->reads_at_start < ring->options.nbuffers;
+	return ring->public->counts.blks_read - ring->reads_at_start < ring->options.nbuffers;
 }
 
 /*
@@ -653,8 +752,8 @@ holds_pending_block(const Ring *ring, const BufferTag *tag)
 {
 	if (!may_find_own_blocks(ring) || !tag_is_ours(ring, tag))
 		return false;
-	for (int64 n = ring->counts.blocks - ring->pending; n < ring->counts.blocks; n++)
-		if (ring->asked[n % MAX_IO_COMBINE_LIMIT] == tag->blockNum)
+	for (int64 n = ring->public->counts.blocks - ring->pending; n < ring->public->counts.blocks; n++)
+		if (ring->asked[n & ring->asked_mask] == tag->blockNum)
 			return true;
 	return false;
 }
@@ -717,7 +816,7 @@ spare_within(const Ring *ring, int n, Spares *spares)
 static void
 exchange_slots(Ring *ring, int a, int b)
 {
-	Slot		slot = ring->slots[a];
+	RingSlot	slot = ring->slots[a];
 
 	ring->slots[a] = ring->slots[b];
 	ring->slots[b] = slot;
@@ -751,7 +850,7 @@ static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)
 {
 	int			slotno = slot_ahead(ring, n);
-	Slot	   *slot = &ring->slots[slotno];
+	RingSlot   *slot = &ring->slots[slotno];
 
 	for (;;)
 	{
@@ -770,7 +869,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 
 		if (!BufferTagsEqual(&header->tag, &slot->tag))
 		{
-			ring->counts.slots_lost++;
+			ring->public->counts.slots_lost++;
 			if (!ring->options.observe)
 				empty_slot(ring, slotno);
 			else
@@ -846,7 +945,7 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 			lsn = batch;
 		compat_submit_staged();
 		XLogFlush(lsn);
-		ring->counts.wal_flushes++;
+		ring->public->counts.wal_flushes++;
 	}
 	ring->flushed = Max(ring->flushed, lsn);
 }
@@ -958,24 +1057,12 @@ ring_let_go(Ring *ring)
 	ring->options.observe = true;
 }
 
-/*
- * ring_lend
- *		Give the ring's buffers to the session's next ring.
- *
- * For a stream that has come to its end.  Should it start again (a rescan),
- * ring_start() gives it buffers again, these or others.  The strategy
- * itself stays with its stream, which knows its address.  A ring that is only
- * observed keeps its buffers, as the server's do.
- */
-void
-ring_lend(Ring *ring)
+/* Give the ring's buffers to the session's next ring, the oldest first. */
+static void
+lend_slots(Ring *ring)
 {
 	int			nbuffers = ring->options.nbuffers;
 
-	if (ring->slots == NULL || ring->options.observe)
-		return;
-
-	ring_watch(ring);
 	lent.expected -= nbuffers;
 
 	for (int n = 1; n <= nbuffers; n++)
@@ -986,9 +1073,36 @@ ring_lend(Ring *ring)
 			lent.slots[lent.count++] = ring->slots[slot];
 		ring->strategy->buffers[slot] = InvalidBuffer;
 	}
+	ring->public->occupied = 0;
+}
 
-	pfree(ring->slots);
-	ring->slots = NULL;
+/*
+ * ring_lend
+ *		The stream has come to its end: nobody needs to see the ring any more,
+ *		and its buffers go to the session's next ring.
+ *
+ * Should it start again (a rescan), ring_start() gives it buffers again, these
+ * or others.  The strategy itself stays with its stream, which knows its
+ * address.  A ring that is only observed keeps its buffers, as the server's
+ * do.
+ */
+void
+ring_lend(Ring *ring)
+{
+	if (!ring->entered)
+		return;
+
+	ring_watch(ring);
+	if (ring->slots != NULL && ring->options.observe)
+	{
+		Size		size = ring->options.nbuffers * sizeof(RingSlot);
+
+		ring->kept = MemoryContextAlloc(ring_context, size);
+		memcpy(ring->kept, ring->slots, size);
+	}
+	else if (ring->slots != NULL)
+		lend_slots(ring);
+	leave(ring);
 }
 
 /*
@@ -1002,13 +1116,13 @@ make_room_to_lend(int nbuffers)
 
 	if (capacity > lent.capacity)
 	{
-		Slot	   *slots;
+		RingSlot   *slots;
 
 		capacity = Max(capacity, 2 * lent.capacity);
-		slots = MemoryContextAlloc(ring_context, capacity * sizeof(Slot));
+		slots = MemoryContextAlloc(ring_context, capacity * sizeof(RingSlot));
 		if (lent.slots != NULL)
 		{
-			memcpy(slots, lent.slots, lent.count * sizeof(Slot));
+			memcpy(slots, lent.slots, lent.count * sizeof(RingSlot));
 			pfree(lent.slots);
 		}
 		lent.slots = slots;
@@ -1028,14 +1142,11 @@ take_back(Ring *ring)
 	int			taken;
 
 	if (!ring->options.observe)
-		make_room_to_lend(ring->options.nbuffers);
-	ring->slots = MemoryContextAllocZero(ring_context,
-										 ring->options.nbuffers * sizeof(Slot));
-	if (!ring->options.observe)
 		lent.expected += ring->options.nbuffers;
 
 	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
 	lent.count -= taken;
+	ring->public->occupied = taken;
 	for (int slot = 0; slot < taken; slot++)
 	{
 		ring->slots[slot] = lent.slots[lent.count + slot];
@@ -1043,7 +1154,7 @@ take_back(Ring *ring)
 	}
 
 	/* The next slot to be handed out is the first. */
-	ring->strategy->current = ring->current = ring->options.nbuffers - 1;
+	ring->strategy->current = ring->public->current = ring->options.nbuffers - 1;
 	ring->calls_at_rest = 0;
 	ring->pending = 0;
 	ring->tended = 0;
@@ -1058,43 +1169,79 @@ take_back(Ring *ring)
 void
 ring_start(Ring *ring)
 {
-	if (ring->strategy != NULL && ring->slots == NULL)
-		take_back(ring);
-	ring->reads_at_start = ring->counts.blks_read;
+	if (!ring->entered)
+	{
+		enter(ring);
+		if (ring->kept != NULL)
+		{
+			memcpy(ring->slots, ring->kept,
+				   ring->options.nbuffers * sizeof(RingSlot));
+			pfree(ring->kept);
+			ring->kept = NULL;
+		}
+		else if (ring->strategy != NULL)
+			take_back(ring);
+	}
+	ring->reads_at_start = ring->public->counts.blks_read;
+}
+
+/*
+ * ring_start_pass
+ *		As ring_start(), for a reader that begins with its first block.
+ */
+void
+ring_start_pass(Ring *ring)
+{
+	ring_start(ring);
+	ring->public->before = ring->public->counts.consumed;
+}
+
+/*
+ * ring_close
+ *		The stream has ended, or is about to vanish with a failed query: watch
+ *		the ring a last time, and lend its buffers.  Its counts can still be
+ *		read until ring_free().  May not throw.
+ */
+void
+ring_close(Ring *ring)
+{
+	ring_watch(ring);
+	ring_drop_rest(ring);
+	if (ring->let_go)
+		lent.expected -= ring->options.nbuffers;
+	if (!ring->entered)
+		return;
+	if (ring->slots != NULL && !ring->options.observe)
+		lend_slots(ring);
+	leave(ring);
 }
 
 /*
  * ring_free
- *		Watch the ring a last time, lend its buffers, and free it.
- *
- * The stream must have ended, or be about to vanish with a failed query.
+ *		Free a closed ring.
  */
 void
 ring_free(Ring *ring)
 {
-	ring_watch(ring);
-	ring_lend(ring);
-	if (ring->slots != NULL)
-	{
-		if (ring->let_go)
-			lent.expected -= ring->options.nbuffers;
-		pfree(ring->slots);		/* observed */
-	}
+	if (ring->kept != NULL)
+		pfree(ring->kept);
+	if (ring->asked != NULL)
+		pfree(ring->asked);
 	if (ring->strategy != NULL)
 		pfree(ring->strategy);
 	pfree(ring);
 }
 
-/* Size of the ring in buffers; 0 if it reads without one. */
-int
-ring_buffers(const Ring *ring)
+/* What it was made of. */
+const RingOptions *
+ring_options(const Ring *ring)
 {
-	return ring->options.nbuffers;
+	return &ring->options;
 }
 
 /* What it did so far. */
 const RingCounts *
 ring_counts(const Ring *ring)
 {
-	return &ring->counts;
+	return &ring->public->counts;
 }

@@ -11,15 +11,28 @@
 #ifndef RINGCTL_RING_H
 #define RINGCTL_RING_H
 
+#include "storage/buf_internals.h"
 #include "storage/read_stream.h"
 #include "utils/rel.h"
 
 typedef struct Ring Ring;
 
+/* Where a ring's size came from: see policy_source_name(). */
+typedef enum RingSource
+{
+	SOURCE_THRESHOLD,			/* none: the relation is too small for one */
+	SOURCE_SERVER,				/* the server's own */
+	SOURCE_PARAMETER,			/* pg_ringctl.scan_ring */
+	SOURCE_CHOSEN,				/* by us */
+	SOURCE_ARGUMENT,			/* of a function */
+	SOURCE_MAX_RING,			/* one of these, but capped */
+} RingSource;
+
 /* What to make. */
 typedef struct RingOptions
 {
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
+	RingSource	source;			/* why this size */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
 	bool		alone;			/* this process reads nothing else meanwhile */
@@ -28,11 +41,15 @@ typedef struct RingOptions
 
 /*
  * What it did.  blks_read = fills + reuses + escapes_pinned + escapes_adopted,
- * always; escapes_dirty and slots_lost empty a slot and are no reads.
+ * always; escapes_dirty and slots_lost empty a slot and are no reads.  When
+ * the stream has ended, blocks = consumed + unconsumed; until then, what is
+ * between is its look-ahead.
  */
 typedef struct RingCounts
 {
 	int64		blocks;			/* blocks asked for */
+	int64		consumed;		/* of them, handed out to the reader */
+	int64		unconsumed;		/* of them, never wanted: it ended before */
 	int64		blks_read;		/* of them, read into a slot of the ring */
 	int64		blks_unringed;	/* of them, read without a ring */
 	int64		fills;			/* reads into a slot that was empty */
@@ -45,25 +62,80 @@ typedef struct RingCounts
 	int64		wal_flushes;	/* times that we flushed WAL for it */
 } RingCounts;
 
+/* In what state a slot's buffer was when it was last within reach. */
+typedef enum RingSlotState
+{
+	SLOT_FREE,
+	SLOT_PINNED,
+	SLOT_ADOPTED,
+	SLOT_DIRTY,
+	SLOT_LOST,					/* it holds another page */
+} RingSlotState;
+
+/* What the ring knows of a slot: the buffer in it, and the page it held. */
+typedef struct RingSlot
+{
+	Buffer		buffer;
+	BufferTag	tag;
+	RingSlotState state;
+} RingSlot;
+
+/*
+ * The part of a ring that others may look at.  Whoever reads it while the ring
+ * runs sees each field as it is, but not all of them at the same moment.
+ */
+typedef struct RingPublic
+{
+	int			nbuffers;		/* size in buffers, 0: no ring */
+	int			occupied;		/* slots that hold a buffer */
+	int			current;		/* the slot that was handed out last */
+	int64		before;			/* counts.consumed when this pass started */
+	RingCounts	counts;
+} RingPublic;
+
+/*
+ * Who gives the ring's public part a place where others can see it, and wants
+ * to hear of escapes.
+ *
+ * enter: returns room for the public part, and in *slots for so many slots
+ * (NULL if 0), all zeroed.  leave: the ring needs that room no more; may not
+ * throw.  escaped: a page was left behind, because its buffer was in this
+ * state; may neither throw nor wait.
+ */
+typedef struct RingHost
+{
+	RingPublic *(*enter) (void *arg, int nslots, RingSlot **slots);
+	void		(*leave) (void *arg, RingPublic *public);
+	void		(*escaped) (void *arg, Buffer buffer, const BufferTag *tag,
+							RingSlotState state);
+} RingHost;
+
 extern bool ring_check_server(void);
 extern void ring_require_server(void);
 extern int	ring_server_buffers(void);
 extern int	ring_flush_batch(void);
 
-extern Ring *ring_create(const RingOptions *options);
+extern Ring *ring_create(const RingOptions *options, const RingHost *host,
+						 void *host_arg);
 extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
 									 ForkNumber forknum,
 									 ReadStreamBlockNumberCB next_block,
 									 void *next_block_arg);
 extern void ring_watch(Ring *ring);
+extern void ring_consume(Ring *ring, BlockNumber block);
+extern void ring_consume_next(Ring *ring);
+extern void ring_consume_rest(Ring *ring);
+extern void ring_drop_rest(Ring *ring);
 extern void ring_forget_relation(Ring *ring);
 extern void ring_resume(Ring *ring);
 extern void ring_let_go(Ring *ring);
 extern void ring_lend(Ring *ring);
 extern void ring_start(Ring *ring);
+extern void ring_start_pass(Ring *ring);
+extern void ring_close(Ring *ring);
 extern void ring_free(Ring *ring);
 
-extern int	ring_buffers(const Ring *ring);
+extern const RingOptions *ring_options(const Ring *ring);
 extern const RingCounts *ring_counts(const Ring *ring);
 
 #endif							/* RINGCTL_RING_H */

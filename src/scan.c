@@ -40,13 +40,15 @@
 
 #include "access/parallel.h"
 #include "access/syncscan.h"
-#include "catalog/catalog.h"
 #include "compat.h"
 #include "enabled.h"
+#include "executor/execParallel.h"
+#include "facts.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "params.h"
 #include "policy.h"
+#include "postmaster/bgworker.h"
 #include "registry.h"
 #include "scan.h"
 #include "utils/memutils.h"
@@ -70,6 +72,10 @@ typedef struct ScanReader
 	dlist_node	active_node;
 	bool		active;			/* in the list of active readers */
 	QueryScans *query;
+	const PlanState *node;		/* while the query runs */
+	int			plan_node_id;
+	bool		for_leader;		/* part of the query that a worker runs for
+								 * its leader, not of a function's in it */
 	HeapScanDesc scan;
 	EnabledMark enabled;
 	ScanDirection direction;	/* in which it asked for blocks last */
@@ -81,6 +87,17 @@ static dlist_head queries = DLIST_STATIC_INIT(queries);
 
 /* Readers that run, or have ended but still hold a ring. */
 static dlist_head active = DLIST_STATIC_INIT(active);
+
+/* A parallel context of a running query; in the query's memory. */
+typedef struct ParallelQuery
+{
+	dlist_node	node;
+	const EState *estate;
+	dsm_handle	handle;
+	MemoryContextCallback callback;
+} ParallelQuery;
+
+static dlist_head parallel_queries = DLIST_STATIC_INIT(parallel_queries);
 
 static MemoryContext scan_context = NULL;
 
@@ -153,6 +170,24 @@ scan_failed(Reader *failed)
 		forget_query(reader->query);
 }
 
+/* Has the scan come to its end, with all blocks done? */
+static bool
+is_drained(const ScanReader *reader)
+{
+	return reader->ended && !reader->scan->rs_inited &&
+		!BufferIsValid(reader->scan->rs_cbuf);
+}
+
+/* How far has the scan come? */
+static void
+note_consumed(ScanReader *reader)
+{
+	if (is_drained(reader))
+		ring_consume_rest(reader->reader.ring);
+	else if (reader->scan->rs_cblock != InvalidBlockNumber)
+		ring_consume(reader->reader.ring, reader->scan->rs_cblock);
+}
+
 /*
  * scan_lend_finished
  *		Let the scans that have come to their end lend their rings, for a
@@ -167,9 +202,9 @@ scan_lend_finished(void)
 	{
 		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
 
-		if (reader->ended && !reader->scan->rs_inited &&
-			!BufferIsValid(reader->scan->rs_cbuf))
+		if (is_drained(reader))
 		{
+			note_consumed(reader);
 			ring_lend(reader->reader.ring);
 			deactivate(reader);
 		}
@@ -188,6 +223,13 @@ counts_scan(const ScanReader *reader)
 	return ParallelWorkerNumber == 0 && !parallel_leader_participation;
 }
 
+/* How many blocks does a pass have to do? */
+static BlockNumber
+blocks_to_scan(const HeapScanDesc scan)
+{
+	return Min(scan->rs_nblocks, scan->rs_numblocks);
+}
+
 /* The scan starts to read, for the first time or again. */
 static void
 begin_pass(ScanReader *reader)
@@ -197,11 +239,20 @@ begin_pass(ScanReader *reader)
 	if (IsParallelWorker())
 		reader->reader.workers++;
 
+	/*
+	 * What the last pass had asked for it has got if it came to its end, which
+	 * can't be seen any more; else it doesn't want it.
+	 */
+	if (reader->ended)
+		ring_consume_rest(reader->reader.ring);
+	else
+		ring_drop_rest(reader->reader.ring);
+
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
 	scan_lend_finished();
 	activate(reader);
-	ring_start(reader->reader.ring);
+	registry_start_pass(&reader->reader, blocks_to_scan(reader->scan));
 	registry_start_clock(&reader->reader);
 }
 
@@ -211,7 +262,10 @@ turn(ScanReader *reader)
 {
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
+	note_consumed(reader);
+	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
+	registry_show(&reader->reader);
 	registry_start_clock(&reader->reader);
 }
 
@@ -223,10 +277,12 @@ hand_out(ScanReader *reader, BlockNumber block)
 		ring_let_go(reader->reader.ring);
 	if (unlikely(reader->direction != reader->scan->rs_dir))
 		turn(reader);
+	note_consumed(reader);
 
 	if (block == InvalidBlockNumber)
 	{
 		reader->ended = true;
+		registry_hide(&reader->reader);
 		registry_stop_clock(&reader->reader);
 	}
 	return block;
@@ -324,27 +380,53 @@ next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
-/* Is a scan of this relation ours to attach to? */
-static bool
-relation_is_ours(Relation rel)
+/* What the reader did so far. */
+static void
+get_facts(const ScanReader *reader, ScanFacts *facts)
 {
-	return rel->rd_tableam == GetHeapamTableAmRoutine() &&
-		!RelationUsesLocalBuffers(rel) &&
-		!IsCatalogRelation(rel);
+	const RingOptions *options = ring_options(reader->reader.ring);
+
+	facts->plan_node_id = reader->plan_node_id;
+	facts->relid = reader->reader.key.relid;
+	facts->worker = IsParallelWorker() ? ParallelWorkerNumber : -1;
+	facts->nbuffers = options->nbuffers;
+	facts->source = options->source;
+	facts->scans = reader->reader.scans;
+	facts->elapsed_ms = INSTR_TIME_GET_MILLISEC(reader->reader.elapsed);
+	facts->counts = *ring_counts(reader->reader.ring);
+}
+
+/* The registry says that a reader has ended, and its counts are final. */
+static void
+scan_finished(Reader *finished)
+{
+	ScanReader *reader = (ScanReader *) finished;
+	ScanFacts	facts;
+
+	get_facts(reader, &facts);
+	if (!IsParallelWorker())
+		facts_remember(&facts);
+	else if (reader->for_leader)
+		facts_publish(DatumGetUInt32(MyBgworkerEntry->bgw_main_arg), &facts);
 }
 
 /* Make the reader of a scan, with its ring. */
 static ScanReader *
-make_reader(EState *estate, HeapScanDesc scan, const RingOptions *options)
+make_reader(SeqScanState *node, const RingOptions *options)
 {
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	ScanReader *reader;
 
 	scan_lend_finished();
 
 	reader = MemoryContextAllocZero(scan_context, sizeof(ScanReader));
 	reader->scan = scan;
-	reader->query = query_scans(estate, true);
+	reader->query = query_scans(node->ss.ps.state, true);
+	reader->node = &node->ss.ps;
+	reader->plan_node_id = node->ss.ps.plan->plan_node_id;
+	reader->for_leader = IsParallelWorker() && node->ss.ps.state->es_query_dsa != NULL;
 	reader->reader.failed = scan_failed;
+	reader->reader.finished = scan_finished;
 
 	dlist_push_tail(&reader->query->readers, &reader->reader.node);
 	PG_TRY();
@@ -405,7 +487,7 @@ attach_scan(SeqScanState *node)
 	HeapScanDesc scan;
 	RingOptions options;
 
-	if (!param_enabled || param_mode == MODE_OFF)
+	if (policy_mode() == MODE_OFF)
 		return;
 
 	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
@@ -423,7 +505,7 @@ attach_scan(SeqScanState *node)
 	/* Attach if that changes anything, or if somebody counts. */
 	if (param_track ||
 		(!options.observe && (options.nbuffers > 0 || scan->rs_strategy != NULL)))
-		replace_stream(make_reader(node->ss.ps.state, scan, &options));
+		replace_stream(make_reader(node, &options));
 
 	MemoryContextSwitchTo(oldcontext);
 }
@@ -437,6 +519,128 @@ first_call(PlanState *ps)
 	return ps->ExecProcNode(ps);
 }
 
+/* The query's memory goes, and the context in it. */
+static void
+forget_parallel_context(void *arg)
+{
+	ParallelQuery *query = arg;
+
+	dlist_delete(&query->node);
+}
+
+/*
+ * Takes the place of a Gather's function for its first row.  When that is
+ * there, so is the parallel context: remember which, for the facts that its
+ * workers will publish.  Should there be none, because no worker was to be
+ * had, nobody will.
+ */
+static TupleTableSlot *
+first_gather_call(PlanState *ps)
+{
+	ParallelExecutorInfo *pei;
+	TupleTableSlot *slot;
+	ParallelQuery *query;
+
+	ExecSetExecProcNode(ps, ps->ExecProcNodeReal);
+	slot = ps->ExecProcNode(ps);
+
+	pei = IsA(ps, GatherState) ? castNode(GatherState, ps)->pei :
+		castNode(GatherMergeState, ps)->pei;
+	if (pei != NULL && pei->pcxt->seg != NULL)
+	{
+		MemoryContext context = ps->state->es_query_cxt;
+
+		query = MemoryContextAllocZero(context, sizeof(ParallelQuery));
+		query->estate = ps->state;
+		query->handle = dsm_segment_handle(pei->pcxt->seg);
+		query->callback.func = forget_parallel_context;
+		query->callback.arg = query;
+		dlist_push_tail(&parallel_queries, &query->node);
+		MemoryContextRegisterResetCallback(context, &query->callback);
+	}
+	return slot;
+}
+
+/* The parallel contexts of a query: a list of their handles, as OIDs. */
+static List *
+parallel_contexts(const EState *estate)
+{
+	List	   *handles = NIL;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &parallel_queries)
+	{
+		ParallelQuery *query = dlist_container(ParallelQuery, node, iter.cur);
+
+		if (query->estate == estate)
+			handles = lappend_oid(handles, query->handle);
+	}
+	return handles;
+}
+
+/*
+ * scan_facts
+ *		What the processes of this query did for a scan of its plan, so far: a
+ *		palloc'd list of palloc'd ScanFacts, this process first.
+ */
+List *
+scan_facts(PlanState *ps)
+{
+	QueryScans *query = query_scans(ps->state, false);
+	List	   *result = NIL;
+	ListCell   *handle;
+	ListCell   *lc;
+	dlist_iter	iter;
+
+	if (query != NULL)
+	{
+		dlist_foreach(iter, &query->readers)
+		{
+			ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+			ScanFacts  *facts;
+
+			if (reader->node != ps)
+				continue;
+			facts = palloc(sizeof(ScanFacts));
+			get_facts(reader, facts);
+			/* The query has run: what is not consumed now will never be. */
+			facts->counts.unconsumed = facts->counts.blocks - facts->counts.consumed;
+			result = lappend(result, facts);
+		}
+	}
+
+	foreach(handle, parallel_contexts(ps->state))
+	{
+		foreach(lc, facts_of_workers(lfirst_oid(handle)))
+		{
+			ScanFacts  *facts = lfirst(lc);
+
+			if (facts->plan_node_id == ps->plan->plan_node_id)
+				result = lappend(result, facts);
+		}
+	}
+	return result;
+}
+
+/* All workers are done: remember what they did. */
+static void
+remember_workers(List *handles)
+{
+	ListCell   *handle;
+	ListCell   *lc;
+
+	foreach(handle, handles)
+	{
+		foreach(lc, facts_of_workers(lfirst_oid(handle)))
+			facts_remember(lfirst(lc));
+		facts_discard(lfirst_oid(handle));
+	}
+
+	/* If no other runs, what is still there is of queries that failed. */
+	if (handles != NIL && dlist_is_empty(&parallel_queries))
+		facts_discard(DSM_HANDLE_INVALID);
+}
+
 /*
  * Have every sequential scan below ps call us first.  Some are found twice
  * (alternatives of a hashed subplan), that does no harm.
@@ -445,8 +649,10 @@ static bool
 find_scans(PlanState *ps, void *context)
 {
 	if (IsA(ps, SeqScanState) &&
-		relation_is_ours(((SeqScanState *) ps)->ss.ss_currentRelation))
+		policy_exclusion(((SeqScanState *) ps)->ss.ss_currentRelation) == NULL)
 		ps->ExecProcNode = first_call;
+	else if (IsA(ps, GatherState) || IsA(ps, GatherMergeState))
+		ps->ExecProcNode = first_gather_call;
 	return planstate_tree_walker(ps, find_scans, context);
 }
 
@@ -494,6 +700,22 @@ scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		find_all_scans(queryDesc);
 }
 
+/*
+ * Others shall see exactly where the scan stands while its query pauses.  Its
+ * stream may have asked for all blocks, but not handed them all out.
+ */
+static void
+pause_reader(ScanReader *reader)
+{
+	registry_stop_clock(&reader->reader);
+	ring_watch(reader->reader.ring);
+	note_consumed(reader);
+	if (is_drained(reader))
+		registry_hide(&reader->reader);
+	else
+		registry_show(&reader->reader);
+}
+
 /* The query's readers go on, or pause. */
 static void
 set_running(EState *estate, bool running)
@@ -504,15 +726,15 @@ set_running(EState *estate, bool running)
 	{
 		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
 
-		if (reader->query->estate != estate || reader->ended)
+		if (reader->query->estate != estate)
 			continue;
-		if (running)
+		if (running && !reader->ended)
 		{
 			registry_start_clock(&reader->reader);
 			ring_resume(reader->reader.ring);
 		}
-		else
-			registry_stop_clock(&reader->reader);
+		else if (!running)
+			pause_reader(reader);
 	}
 }
 
@@ -544,6 +766,9 @@ leave_scans(QueryScans *query)
 		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
 
 		registry_stop_clock(&reader->reader);
+		registry_hide(&reader->reader);
+		if (reader->active)
+			note_consumed(reader);
 		ring_forget_relation(reader->reader.ring);
 		deactivate(reader);
 	}
@@ -556,7 +781,7 @@ may_have_led(const QueryDesc *queryDesc)
 	return queryDesc->plannedstmt->parallelModeNeeded &&
 		queryDesc->planstate != NULL &&
 		!IsParallelWorker() && parallel_leader_participation &&
-		param_enabled && param_mode != MODE_OFF;
+		policy_mode() != MODE_OFF;
 }
 
 /* When the streams have read what they had still to read. */
@@ -578,6 +803,7 @@ static void
 scan_ExecutorEnd(QueryDesc *queryDesc)
 {
 	QueryScans *query = query_scans(queryDesc->estate, false);
+	List	   *handles = parallel_contexts(queryDesc->estate);
 
 	if (query != NULL)
 		leave_scans(query);
@@ -591,6 +817,7 @@ scan_ExecutorEnd(QueryDesc *queryDesc)
 
 	if (query != NULL)
 		end_readers(query);
+	remember_workers(handles);
 }
 
 /*

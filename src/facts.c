@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * facts.c
+ *	  What the scans of a query did, also in its parallel workers.
+ *
+ * A session remembers what the scans of its last statement did.  What its
+ * parallel workers did, they put into the leader's box in shared memory before
+ * they exit:
+ *
+ *	    boxes, by the leader's ProcNumber
+ *	    +-----+-----+-----+-----+
+ *	    |     |  |  |     |     |
+ *	    +-----+--|--+-----+-----+
+ *	             v
+ *	       Sheet { query, facts, next } -> Sheet -> ...
+ *
+ * The query is the handle of the parallel context's segment, which is all that
+ * a worker and its leader both know: a leader may run several parallel queries
+ * at a time.  The leader takes the sheets out when all workers of the query are
+ * done, which it waits for.  Sheets of a query that failed are thrown away with
+ * the next ones.
+ *
+ * A statement is what the client sent at a time, so what functions scanned is
+ * remembered with the query that called them.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "compat.h"
+#include "facts.h"
+#include "shared.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+typedef struct Sheet
+{
+	dsa_pointer next;
+	dsm_handle	query;
+	ScanFacts	facts;
+} Sheet;
+
+typedef struct Box
+{
+	LWLock		lock;
+	dsa_pointer sheets;
+} Box;
+
+typedef struct FactsPart
+{
+	int			nboxes;
+	Box			boxes[FLEXIBLE_ARRAY_MEMBER];
+} FactsPart;
+
+static FactsPart *part = NULL;
+
+/* What the last statement's scans did. */
+static MemoryContext remembered_context = NULL;
+static List *remembered = NIL;
+static TimestampTz remembered_statement = 0;
+
+static void
+init_facts(void *memory)
+{
+	FactsPart  *new = memory;
+
+	new->nboxes = MaxBackends;
+	for (int i = 0; i < new->nboxes; i++)
+	{
+		LWLockInitialize(&new->boxes[i].lock, shared_tranche());
+		new->boxes[i].sheets = InvalidDsaPointer;
+	}
+}
+
+static void
+attach_facts(void *arg pg_attribute_unused())
+{
+	shared_attach();
+	part = shared_part(PART_FACTS,
+					   offsetof(FactsPart, boxes) + MaxBackends * sizeof(Box),
+					   init_facts);
+}
+
+/* The box of this process's leader; NULL if there is none. */
+static Box *
+leader_box(void)
+{
+	ProcNumber	leader = ParallelLeaderProcNumber != INVALID_PROC_NUMBER ?
+		ParallelLeaderProcNumber : MyProcNumber;
+
+	if (part == NULL && !shared_try(attach_facts, NULL))
+		return NULL;
+	return leader >= 0 && leader < part->nboxes ? &part->boxes[leader] : NULL;
+}
+
+/*
+ * facts_publish
+ *		In a parallel worker: tell the leader what was done for its query.
+ */
+void
+facts_publish(dsm_handle query, const ScanFacts *facts)
+{
+	Box		   *box = leader_box();
+	dsa_pointer p;
+	Sheet	   *sheet;
+
+	if (box == NULL)
+		return;
+	p = shared_allocate(sizeof(Sheet));
+	if (!DsaPointerIsValid(p))
+		return;
+
+	sheet = dsa_get_address(shared_area(), p);
+	sheet->query = query;
+	sheet->facts = *facts;
+
+	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	sheet->next = box->sheets;
+	box->sheets = p;
+	LWLockRelease(&box->lock);
+}
+
+/*
+ * facts_of_workers
+ *		In the leader: what the workers of the query have published so far, as
+ *		a palloc'd list of palloc'd ScanFacts.
+ */
+List *
+facts_of_workers(dsm_handle query)
+{
+	Box		   *box = leader_box();
+	List	   *result = NIL;
+	Sheet	   *sheet;
+
+	if (box == NULL)
+		return NIL;
+
+	LWLockAcquire(&box->lock, LW_SHARED);
+	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
+	{
+		sheet = dsa_get_address(shared_area(), p);
+		if (sheet->query == query)
+		{
+			ScanFacts  *facts = palloc(sizeof(ScanFacts));
+
+			*facts = sheet->facts;
+			result = lappend(result, facts);
+		}
+	}
+	LWLockRelease(&box->lock);
+	return result;
+}
+
+/*
+ * facts_discard
+ *		In the leader: throw away what the workers of the query have published;
+ *		DSM_HANDLE_INVALID stands for all queries.
+ */
+void
+facts_discard(dsm_handle query)
+{
+	Box		   *box = leader_box();
+	dsa_pointer *link;
+
+	if (box == NULL)
+		return;
+
+	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	link = &box->sheets;
+	while (DsaPointerIsValid(*link))
+	{
+		dsa_pointer p = *link;
+		Sheet	   *sheet = dsa_get_address(shared_area(), p);
+
+		if (query == DSM_HANDLE_INVALID || sheet->query == query)
+		{
+			*link = sheet->next;
+			dsa_free(shared_area(), p);
+		}
+		else
+			link = &sheet->next;
+	}
+	LWLockRelease(&box->lock);
+}
+
+/*
+ * facts_remember
+ *		Remember this with the session's current statement, and forget the
+ *		last one's.
+ */
+void
+facts_remember(const ScanFacts *facts)
+{
+	TimestampTz statement = GetCurrentStatementStartTimestamp();
+	MemoryContext oldcontext;
+	ScanFacts  *copy;
+
+	if (remembered_context == NULL)
+		remembered_context = AllocSetContextCreate(TopMemoryContext,
+												   "pg_ringctl last scans",
+												   ALLOCSET_DEFAULT_SIZES);
+	if (statement != remembered_statement)
+	{
+		remembered = NIL;
+		MemoryContextReset(remembered_context);
+		remembered_statement = statement;
+	}
+
+	oldcontext = MemoryContextSwitchTo(remembered_context);
+	copy = palloc(sizeof(ScanFacts));
+	*copy = *facts;
+	remembered = lappend(remembered, copy);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/*
+ * facts_remembered
+ *		The ScanFacts of the last statement that had any; not to be changed.
+ */
+List *
+facts_remembered(void)
+{
+	return remembered;
+}
