@@ -72,6 +72,9 @@ typedef struct CountersPart
 static CountersPart *counters = NULL;
 static dshash_table *rows = NULL;
 
+/* The row that this process prepared last: most probably it is still there. */
+static StatsKey last_prepared;
+
 static const dshash_parameters rows_params = {
 	.key_size = sizeof(StatsKey),
 	.entry_size = sizeof(SharedRow),
@@ -253,7 +256,10 @@ find_or_add_row(const StatsKey *key)
 	return row != NULL ? row : add_row(key);
 }
 
-/* What a reader needs of shared memory when it begins. */
+/*
+ * What a reader needs of shared memory when it begins.  Who scans one relation
+ * again and again need not look each time whether the row is there.
+ */
 static void
 prepare(void *arg)
 {
@@ -261,16 +267,17 @@ prepare(void *arg)
 	SharedRow  *row;
 
 	registry_attach();
-	if (!param_track)
+	if (!param_track || memcmp(key, &last_prepared, sizeof(StatsKey)) == 0)
 		return;
 	row = find_or_add_row(key);
 	row->used = tick();
 	dshash_release_lock(rows, row);
+	last_prepared = *key;
 }
 
 /* Add up what one reader counted. */
 static void
-add_counts(StatsCounters *sum, const Reader *reader)
+add_counts(StatsCounters *sum, const Reader *reader, TimestampTz now)
 {
 	const RingCounts *counts = ring_counts(reader->ring);
 
@@ -292,7 +299,7 @@ add_counts(StatsCounters *sum, const Reader *reader)
 
 	sum->ring_buffers = ring_options(reader->ring)->nbuffers;
 	sum->ring_buffers_max = Max(sum->ring_buffers_max, sum->ring_buffers);
-	sum->last_scan = GetCurrentTimestamp();
+	sum->last_scan = now;
 }
 
 /* Report what the reader counted, and free its ring and itself. */
@@ -300,6 +307,7 @@ static void
 finish_reader(Reader *reader, bool failed)
 {
 	SharedRow  *row = NULL;
+	TimestampTz now = GetCurrentTimestamp();
 
 	registry_stop_clock(reader);
 	ring_close(reader->ring);
@@ -309,13 +317,14 @@ finish_reader(Reader *reader, bool failed)
 		row = dshash_find(rows, &reader->key, true);
 		if (row == NULL && !failed)
 		{
+			memset(&last_prepared, 0, sizeof(StatsKey));
 			shared_try(prepare, &reader->key);
 			row = dshash_find(rows, &reader->key, true);
 		}
 	}
 	if (row != NULL)
 	{
-		add_counts(&row->row.counters, reader);
+		add_counts(&row->row.counters, reader, now);
 		row->used = tick();
 		dshash_release_lock(rows, row);
 	}
