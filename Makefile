@@ -17,6 +17,7 @@ OBJS = \
 	src/pool.o \
 	src/prewarm.o \
 	src/registry.o \
+	src/relations.o \
 	src/report.o \
 	src/ring.o \
 	src/rings.o \
@@ -28,7 +29,7 @@ DATA = pg_ringctl--1.0.sql
 PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
-REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats
+REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats explain pool scans
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check

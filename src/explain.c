@@ -21,6 +21,7 @@
 #include "funcapi.h"
 #include "params.h"
 #include "policy.h"
+#include "relations.h"
 #include "scan.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -106,6 +107,7 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 {
 	if (es->format != EXPLAIN_FORMAT_TEXT)
 	{
+		ExplainPropertyBool("Attached", true, es);
 		ExplainPropertyInteger("Ring Size", "kB", (int64) nbuffers * KB_PER_BUFFER, es);
 		ExplainPropertyInteger("Ring Buffers", NULL, nbuffers, es);
 		ExplainPropertyText("Source", policy_source_name(source), es);
@@ -120,10 +122,10 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 						 (long long) nbuffers * KB_PER_BUFFER, nbuffers);
 	else
 		appendStringInfoString(es->str, "Ring: none");
+	appendStringInfo(es->str, "  Source: %s", policy_source_name(source));
 	if (reason)
-		appendStringInfo(es->str, "  Reason: %s\n", reason);
-	else
-		appendStringInfo(es->str, "  Source: %s\n", policy_source_name(source));
+		appendStringInfo(es->str, "  Reason: %s", reason);
+	appendStringInfoChar(es->str, '\n');
 }
 
 /* What was done through it. */
@@ -226,15 +228,24 @@ print_not_attached(ExplainState *es, const char *reason)
 		appendStringInfo(es->str, "Ring: not attached  Reason: %s\n", reason);
 	}
 	else
+	{
+		ExplainPropertyBool("Attached", false, es);
 		ExplainPropertyText("Reason", reason, es);
+	}
 }
 
-/* Why does this node have no ring, whatever the parameters are?  Or NULL. */
+/* Why is this node not touched, now?  Or NULL. */
 static const char *
 node_exclusion(const PlanState *ps)
 {
-	return !IsA(ps, SeqScanState) ? "not a sequential scan" :
+	const char *exclusion = !IsA(ps, SeqScanState) ? "not a sequential scan" :
 		policy_exclusion(((const SeqScanState *) ps)->ss.ss_currentRelation);
+
+	if (exclusion == NULL && !param_enabled)
+		return "pg_ringctl.enabled is off";
+	if (exclusion == NULL && param_mode == MODE_OFF)
+		return "pg_ringctl.mode is off";
+	return exclusion;
 }
 
 /* Why has a scan that could have been attached to no facts? */
@@ -243,12 +254,10 @@ missing_reason(const PlanState *ps)
 {
 	if (ps->instrument != NULL && ps->instrument->nloops == 0)
 		return "never executed";
-	if (!param_enabled)
-		return "pg_ringctl.enabled is off";
-	if (param_mode == MODE_OFF)
-		return "pg_ringctl.mode is off";
 	if (!param_track)
-		return "nothing to do, and pg_ringctl.track is off";
+		return param_mode == MODE_OBSERVE ?
+			"pg_ringctl.mode is observe, and pg_ringctl.track is off" :
+			"nothing to do, and pg_ringctl.track is off";
 	return "nothing was counted";
 }
 
@@ -418,7 +427,7 @@ pg_ringctl_last_scans(PG_FUNCTION_ARGS)
 static Relation
 open_table(Oid relid)
 {
-	Relation	rel = relation_open(relid, AccessShareLock);
+	Relation	rel = relations_open(relid);
 
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind))
 		ereport(ERROR,

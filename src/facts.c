@@ -21,7 +21,7 @@
  * the next ones.
  *
  * A statement is what the client sent at a time, so what functions scanned is
- * remembered with the query that called them.
+ * remembered with the query that called them; of very many scans the last ones.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -125,11 +125,12 @@ facts_publish(dsm_handle query, const ScanFacts *facts)
 
 /*
  * facts_of_workers
- *		In the leader: what the workers of the query have published so far, as
- *		a palloc'd list of palloc'd ScanFacts.
+ *		In the leader: what the workers of the query have published so far
+ *		about a node of its plan (-1: about all), as a palloc'd list of palloc'd
+ *		ScanFacts.
  */
 List *
-facts_of_workers(dsm_handle query)
+facts_of_workers(dsm_handle query, int plan_node_id)
 {
 	Box		   *box = leader_box();
 	List	   *result = NIL;
@@ -142,7 +143,8 @@ facts_of_workers(dsm_handle query)
 	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
 	{
 		sheet = dsa_get_address(shared_area(), p);
-		if (sheet->query == query)
+		if (sheet->query == query &&
+			(plan_node_id < 0 || sheet->facts.plan_node_id == plan_node_id))
 		{
 			ScanFacts  *facts = palloc(sizeof(ScanFacts));
 
@@ -207,6 +209,13 @@ facts_remember(const ScanFacts *facts)
 		remembered = NIL;
 		MemoryContextReset(remembered_context);
 		remembered_statement = statement;
+	}
+	if (list_length(remembered) >= MAX_REMEMBERED_SCANS)
+	{
+		/* a procedure that runs for hours is one statement */
+		copy = linitial(remembered);
+		remembered = list_delete_first(remembered);
+		pfree(copy);
 	}
 
 	oldcontext = MemoryContextSwitchTo(remembered_context);

@@ -14,6 +14,9 @@
 #include "ring.h"
 #include "storage/dsm_impl.h"
 
+/* Of more scans than this, the last ones are remembered. */
+#define MAX_REMEMBERED_SCANS	1000
+
 /* What one process did for one scan of a plan. */
 typedef struct ScanFacts
 {
@@ -28,7 +31,7 @@ typedef struct ScanFacts
 } ScanFacts;
 
 extern void facts_publish(dsm_handle query, const ScanFacts *facts);
-extern List *facts_of_workers(dsm_handle query);
+extern List *facts_of_workers(dsm_handle query, int plan_node_id);
 extern void facts_discard(dsm_handle query);
 extern void facts_remember(const ScanFacts *facts);
 extern List *facts_remembered(void);

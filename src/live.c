@@ -26,9 +26,10 @@
  * "shown" is still the same, and if not, the copy is void.
  *
  * The slots' memory is kept with the LiveRing, too, unless it is large.  Then
- * it is freed, and nobody may be reading it: readers of slots hold the place's
- * lock in shared mode, and where the owner can't get it at once, it leaves the
- * freeing for later.
+ * it is retired, and freed when nobody may be reading it: readers of slots hold
+ * the place's lock in shared mode, and where the owner can't get it at once, it
+ * leaves the freeing for later.  The memory says itself for how many slots it
+ * has room, so that who has got hold of a pointer to it never reads too far.
  *
  * A place has the pid of its process in it from when that attaches until it
  * exits.  Whatever kills a process without letting it exit makes the
@@ -49,7 +50,15 @@
 #include "utils/memutils.h"
 
 /* Memory for slots that is larger than this is not kept. */
-#define KEPT_SLOTS_SIZE	(256 * 1024)
+#define KEPT_SLOTS_SIZE	(1024 * 1024)
+
+/* Memory for the slots of a ring. */
+typedef struct SlotMemory
+{
+	dsa_pointer next_retired;	/* in the place's list, if it shall be freed */
+	int			capacity;		/* of so many slots */
+	RingSlot	slots[FLEXIBLE_ARRAY_MEMBER];
+} SlotMemory;
 
 struct LiveRing
 {
@@ -57,9 +66,8 @@ struct LiveRing
 	pg_atomic_uint64 shown;		/* ringid while others may see it; else 0 */
 	LiveInfo	info;
 	RingPublic	public;
-	dsa_pointer slots;			/* room for "capacity" of them */
-	int			capacity;
-	RingSlot   *local_slots;	/* where the owner sees them */
+	volatile dsa_pointer slots; /* a SlotMemory, or none */
+	SlotMemory *local_slots;	/* where the owner sees it */
 	bool		private;		/* in private memory, nobody sees it */
 };
 
@@ -67,6 +75,7 @@ typedef struct LivePlace
 {
 	pg_atomic_uint32 pid;		/* 0: no process that could show a ring */
 	dsa_pointer rings;			/* the newest first */
+	dsa_pointer retired;		/* SlotMemory to be freed; the owner's */
 	LWLock		lock;			/* see above: protects the slots' memory */
 } LivePlace;
 
@@ -86,11 +95,6 @@ static LiveRing **unused = NULL;
 static int	nunused = 0;
 static int	max_unused = 0;
 
-/* Slots' memory that has to be freed, when nobody looks at it. */
-static dsa_pointer *retired = NULL;
-static int	nretired = 0;
-static int	max_retired = 0;
-
 static void
 init_live(void *part)
 {
@@ -102,28 +106,23 @@ init_live(void *part)
 	{
 		pg_atomic_init_u32(&new->places[i].pid, 0);
 		new->places[i].rings = InvalidDsaPointer;
+		new->places[i].retired = InvalidDsaPointer;
 		LWLockInitialize(&new->places[i].lock, shared_tranche());
 	}
-}
-
-/* Make room for "count" elements in an array of such a size. */
-static void *
-make_room(void *array, int count, int *max, Size size)
-{
-	if (count <= *max)
-		return array;
-	*max = Max(16, 2 * count);
-	return array == NULL ? MemoryContextAlloc(TopMemoryContext, *max * size) :
-		repalloc_huge(array, *max * size);
 }
 
 /* Leaving may not fail: have room for all my rings to leave, and another. */
 static void
 make_room_to_leave(void)
 {
-	unused = make_room(unused, nrings + 1, &max_unused, sizeof(LiveRing *));
-	retired = make_room(retired, nretired + nrings + 1, &max_retired,
-						sizeof(dsa_pointer));
+	int			max = Max(16, 2 * (nrings + 1));
+
+	if (nrings + 1 <= max_unused)
+		return;
+	unused = unused == NULL ?
+		MemoryContextAlloc(TopMemoryContext, max * sizeof(LiveRing *)) :
+		repalloc_huge(unused, max * sizeof(LiveRing *));
+	max_unused = max;
 }
 
 static void
@@ -213,43 +212,71 @@ make_shared(void)
 static void
 free_retired(void)
 {
-	if (nretired == 0 || !LWLockConditionalAcquire(&my_place->lock, LW_EXCLUSIVE))
+	if (!DsaPointerIsValid(my_place->retired) ||
+		!LWLockConditionalAcquire(&my_place->lock, LW_EXCLUSIVE))
 		return;
-	while (nretired > 0)
-		dsa_free(shared_area(), retired[--nretired]);
+	while (DsaPointerIsValid(my_place->retired))
+	{
+		dsa_pointer p = my_place->retired;
+
+		my_place->retired = ((SlotMemory *) dsa_get_address(shared_area(), p))->next_retired;
+		dsa_free(shared_area(), p);
+	}
 	LWLockRelease(&my_place->lock);
+}
+
+static inline int
+capacity_of(const LiveRing *ring)
+{
+	return ring->local_slots == NULL ? 0 : ring->local_slots->capacity;
+}
+
+static inline Size
+slots_size(int nslots)
+{
+	return offsetof(SlotMemory, slots) + nslots * sizeof(RingSlot);
 }
 
 /* Get rid of the memory of the ring's slots. */
 static void
 drop_slots(LiveRing *ring)
 {
-	if (ring->private && ring->local_slots != NULL)
-		pfree(ring->local_slots);
-	else if (DsaPointerIsValid(ring->slots))
-		retired[nretired++] = ring->slots;
-	ring->slots = InvalidDsaPointer;
+	SlotMemory *memory = ring->local_slots;
+	dsa_pointer p = ring->slots;
+
 	ring->local_slots = NULL;
-	ring->capacity = 0;
+	ring->slots = InvalidDsaPointer;
+	if (ring->private && memory != NULL)
+		pfree(memory);
+	else if (memory != NULL)
+	{
+		memory->next_retired = my_place->retired;
+		my_place->retired = p;
+	}
 }
 
 /* Give the ring memory for so many slots; false if it can't be had. */
 static bool
 make_slots(LiveRing *ring, int nslots)
 {
-	Size		size = nslots * sizeof(RingSlot);
+	dsa_pointer p = InvalidDsaPointer;
+	SlotMemory *memory;
 
 	if (ring->private)
-		ring->local_slots = MemoryContextAllocExtended(TopMemoryContext, size,
-													   MCXT_ALLOC_HUGE);
+		memory = MemoryContextAllocExtended(TopMemoryContext, slots_size(nslots),
+											MCXT_ALLOC_HUGE);
 	else
 	{
-		ring->slots = shared_allocate(size);
-		if (!DsaPointerIsValid(ring->slots))
+		p = shared_allocate(slots_size(nslots));
+		if (!DsaPointerIsValid(p))
 			return false;
-		ring->local_slots = dsa_get_address(shared_area(), ring->slots);
+		memory = dsa_get_address(shared_area(), p);
 	}
-	ring->capacity = nslots;
+	memory->capacity = nslots;
+	memset(memory->slots, 0, nslots * sizeof(RingSlot));
+	pg_write_barrier();			/* from now on others may see it */
+	ring->local_slots = memory;
+	ring->slots = p;
 	return true;
 }
 
@@ -272,7 +299,7 @@ live_enter(int nslots)
 	if (ring == NULL)
 		ring = make_private();
 
-	if (ring->capacity < nslots)
+	if (capacity_of(ring) < nslots)
 	{
 		drop_slots(ring);
 		if (!make_slots(ring, nslots))
@@ -282,9 +309,9 @@ live_enter(int nslots)
 			make_slots(ring, nslots);
 		}
 	}
+	else if (nslots > 0)
+		memset(ring->local_slots->slots, 0, nslots * sizeof(RingSlot));
 	memset(&ring->public, 0, sizeof(RingPublic));
-	if (nslots > 0)
-		memset(ring->local_slots, 0, nslots * sizeof(RingSlot));
 	return ring;
 }
 
@@ -302,7 +329,7 @@ live_leave(LiveRing *ring)
 		pfree(ring);
 		return;
 	}
-	if (ring->capacity * sizeof(RingSlot) > KEPT_SLOTS_SIZE)
+	if (slots_size(capacity_of(ring)) > KEPT_SLOTS_SIZE)
 	{
 		drop_slots(ring);
 		free_retired();
@@ -353,17 +380,28 @@ live_public(LiveRing *ring)
 RingSlot *
 live_slots(LiveRing *ring)
 {
-	return ring->local_slots;
+	return ring->local_slots == NULL ? NULL : ring->local_slots->slots;
 }
 
-/* Copy the ring's slots; the place's lock is held. */
+/*
+ * Copy the ring's slots; NULL if there are none.  The place's lock is held, so
+ * whatever memory we find here stays, even if the ring has got other by now.
+ */
 static RingSlot *
 copy_slots(const LiveRing *ring, int nslots)
 {
-	RingSlot   *slots = palloc_extended(nslots * sizeof(RingSlot), MCXT_ALLOC_HUGE);
+	dsa_pointer p = ring->slots;
+	SlotMemory *memory;
+	RingSlot   *slots;
 
-	memcpy(slots, dsa_get_address(shared_area(), ring->slots),
-		   nslots * sizeof(RingSlot));
+	if (nslots <= 0 || !DsaPointerIsValid(p))
+		return NULL;
+	pg_read_barrier();
+	memory = dsa_get_address(shared_area(), p);
+	if (memory->capacity < nslots)
+		return NULL;
+	slots = palloc_extended(nslots * sizeof(RingSlot), MCXT_ALLOC_HUGE);
+	memcpy(slots, memory->slots, nslots * sizeof(RingSlot));
 	return slots;
 }
 
@@ -380,10 +418,7 @@ view_ring(LiveRing *ring, bool slots, LiveView *view)
 	pg_read_barrier();
 	view->info = ring->info;
 	view->public = ring->public;
-	view->slots = NULL;
-	if (slots && view->public.nbuffers > 0 &&
-		view->public.nbuffers <= ring->capacity && DsaPointerIsValid(ring->slots))
-		view->slots = copy_slots(ring, view->public.nbuffers);
+	view->slots = slots ? copy_slots(ring, view->public.nbuffers) : NULL;
 	pg_read_barrier();
 	return pg_atomic_read_u64(&ring->shown) == view->ringid;
 }

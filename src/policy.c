@@ -206,7 +206,7 @@ policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
 	switch (options->source)
 	{
 		case SOURCE_THRESHOLD:
-			return psprintf("%sno ring, because %u blocks are not more than the threshold of %d (%s)",
+			return psprintf("%s%u blocks are not more than the threshold of %d (%s)",
 							how, nblocks, policy_threshold(mode),
 							param_scan_threshold < 0 || mode != MODE_CONTROL ?
 							"a quarter of shared_buffers" : "pg_ringctl.scan_threshold");
@@ -214,7 +214,7 @@ policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
 			return psprintf("%sthe server's own ring", how);
 		case SOURCE_PARAMETER:
 			return psprintf(options->nbuffers == 0 ?
-							"no ring, because pg_ringctl.scan_ring is 0" :
+							"pg_ringctl.scan_ring is 0" :
 							"the size is that of pg_ringctl.scan_ring");
 		case SOURCE_CHOSEN:
 			if (options->nbuffers > closed_buffers(rel))
@@ -224,10 +224,8 @@ policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
 							compat_lookahead_limit(rel), ring_flush_batch(),
 							param_headroom);
 		case SOURCE_MAX_RING:
-			return psprintf("capped by %s", param_max_ring < 0 ||
-							param_max_ring / KB_PER_BUFFER > NBuffers ?
-							"the server's limit, an eighth of shared_buffers" :
-							"pg_ringctl.max_ring");
+			return psprintf("capped by pg_ringctl.max_ring%s", param_max_ring < 0 ?
+							": -1 is an eighth of shared_buffers" : "");
 		case SOURCE_ARGUMENT:
 			break;				/* not of a scan */
 	}

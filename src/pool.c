@@ -26,6 +26,7 @@
 #include "funcapi.h"
 #include "live.h"
 #include "registry.h"
+#include "relations.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -262,7 +263,10 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	if (!PG_ARGISNULL(0))
+	{
+		relation_close(relations_open(PG_GETARG_OID(0)), AccessShareLock);
 		relids = find_all_inheritors(PG_GETARG_OID(0), NoLock, NULL);
+	}
 
 	nescaped = find_escaped(&marks, &escaped);
 	for (int i = 0; i < nescaped; i++)
@@ -368,8 +372,13 @@ static RelFileLocator
 locator_of(Oid relid)
 {
 	RelFileLocator locator;
-	Relation	rel = relation_open(relid, AccessShareLock);
+	Relation	rel = relations_open(relid);
 
+	if (RelationUsesLocalBuffers(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("temporary relation \"%s\" is not in shared buffers",
+						RelationGetRelationName(rel))));
 	if (!RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

@@ -25,6 +25,7 @@
 #include "params.h"
 #include "policy.h"
 #include "registry.h"
+#include "relations.h"
 #include "scan.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -142,11 +143,7 @@ open_relation(PrewarmJob *job, Oid relid)
 			LockRelationOid(table, AccessShareLock);
 	}
 
-	job->rel = try_relation_open(relid, AccessShareLock);
-	if (job->rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+	job->rel = relations_open(relid);
 
 	/* It may be another one than we looked up before it was locked. */
 	if (table != relid &&

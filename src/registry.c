@@ -67,13 +67,15 @@ typedef struct CountersPart
 	Victim		victims[MAX_VICTIMS];
 
 	pg_atomic_uint64 clock;		/* ticks whenever a row is used */
+	pg_atomic_uint64 removals;	/* times that rows were removed */
 } CountersPart;
 
 static CountersPart *counters = NULL;
 static dshash_table *rows = NULL;
 
-/* The row that this process prepared last: most probably it is still there. */
+/* The row that this process prepared last, and the removals before that. */
 static StatsKey last_prepared;
+static uint64 last_removals;
 
 static const dshash_parameters rows_params = {
 	.key_size = sizeof(StatsKey),
@@ -102,6 +104,7 @@ init_counters(void *part)
 	new->rows = DSHASH_HANDLE_INVALID;
 	new->stats_reset = GetCurrentTimestamp();
 	pg_atomic_init_u64(&new->clock, 0);
+	pg_atomic_init_u64(&new->removals, 0);
 }
 
 /* Make the table of rows, or attach to it. */
@@ -214,6 +217,7 @@ remove_oldest_row(void)
 		if (row->used == victim.used)
 		{
 			dshash_delete_entry(rows, row);
+			pg_atomic_fetch_add_u64(&counters->removals, 1);
 			counters->relations--;
 			counters->dealloc++;
 			return;
@@ -267,8 +271,11 @@ prepare(void *arg)
 	SharedRow  *row;
 
 	registry_attach();
-	if (!param_track || memcmp(key, &last_prepared, sizeof(StatsKey)) == 0)
+	if (!param_track ||
+		(memcmp(key, &last_prepared, sizeof(StatsKey)) == 0 &&
+		 pg_atomic_read_u64(&counters->removals) == last_removals))
 		return;
+	last_removals = pg_atomic_read_u64(&counters->removals);
 	row = find_or_add_row(key);
 	row->used = tick();
 	dshash_release_lock(rows, row);
@@ -317,7 +324,6 @@ finish_reader(Reader *reader, bool failed)
 		row = dshash_find(rows, &reader->key, true);
 		if (row == NULL && !failed)
 		{
-			memset(&last_prepared, 0, sizeof(StatsKey));
 			shared_try(prepare, &reader->key);
 			row = dshash_find(rows, &reader->key, true);
 		}
@@ -356,15 +362,15 @@ ring_leaves(void *arg, RingPublic *public pg_attribute_unused())
 }
 
 static void
-buffer_escaped(void *arg, Buffer buffer, const BufferTag *tag, RingSlotState state)
+buffer_escaped(void *arg pg_attribute_unused(), const RingSlot *slot,
+			   RingSlotState reason)
 {
-	Reader	   *reader = arg;
 	Escape		escape = {
-		.buffer = buffer,
-		.tag = *tag,
-		.datid = reader->key.datid,
-		.relid = reader->key.relid,
-		.reason = state,
+		.buffer = slot->buffer,
+		.tag = slot->tag,
+		.datid = MyDatabaseId,
+		.relid = slot->relid,
+		.reason = reason,
 		.pid = MyProcPid,
 		.escaped_at = GetCurrentTimestamp(),
 	};
@@ -607,6 +613,7 @@ registry_reset(Oid datid, Oid relid)
 	dshash_seq_term(&seq);
 	if (all)
 	{
+		pg_atomic_fetch_add_u64(&counters->removals, 1);
 		counters->dealloc = 0;
 		counters->nvictims = 0;
 		counters->stats_reset = now;

@@ -128,6 +128,7 @@ struct Ring
 
 	Relation	rel;			/* what is read, while it is open */
 	const PgStat_TableStatus *stats;	/* its statistics, after that */
+	Oid			relid;
 	RelFileLocator locator;
 	ForkNumber	forknum;
 
@@ -373,6 +374,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 	ring->next_block = next_block;
 	ring->next_block_arg = next_block_arg;
 	ring->rel = rel;
+	ring->relid = RelationGetRelid(rel);
 	ring->locator = rel->rd_locator;
 	ring->forknum = forknum;
 	ring->misses_seen = misses_so_far(ring);
@@ -449,8 +451,8 @@ slot_changed(const Ring *ring, int slot)
  * then at the usage count, then at the page.  We look a little later than it
  * did; if nothing is left to see then, what was seen before decides.
  *
- * Where we tend the ring, a slot that was fit can only have been pinned by
- * somebody else since, who uses the page, too.  A dirty buffer was rejected and
+ * Where we keep the ring closed, a slot that was fit can only have been pinned
+ * by somebody else since, who uses the page, too.  A dirty buffer was rejected and
  * its slot emptied, so it can only have been replaced if the ring came round to
  * it again.
  */
@@ -459,7 +461,8 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
-	bool		pinned_by_us = ring->options.observe || slot->state == SLOT_PINNED;
+	bool		pinned_by_us = slot->state == SLOT_PINNED ||
+		ring->options.observe || !ring->options.write_dirty;
 
 	if (!BufferTagsEqual(&header->tag, &slot->tag))
 		return SLOT_LOST;		/* nothing of ours stays behind */
@@ -477,7 +480,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 static void
 report_escape(const Ring *ring, const RingSlot *slot, RingSlotState reason)
 {
-	ring->host->escaped(ring->host_arg, slot->buffer, &slot->tag, reason);
+	ring->host->escaped(ring->host_arg, slot, reason);
 }
 
 /* Another buffer holds one of our blocks in the slot: count what happened. */
@@ -574,6 +577,7 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		ring->public->occupied++;
 	slot->buffer = buffer;
 	slot->tag = tag;
+	slot->relid = ring->relid;
 	slot->state = SLOT_FREE;
 }
 
@@ -608,6 +612,26 @@ count_unringed(Ring *ring)
 		ring->public->counts.blks_unringed = Min(ring->public->counts.blocks,
 										 ring->public->counts.blks_unringed +
 										 misses - ring->misses_seen);
+	ring->misses_seen = misses;
+}
+
+/*
+ * When the server's ring comes round within one read, because it rejected many
+ * dirty buffers, that may come to a slot that it took itself just before, and
+ * replace the buffer, which is pinned.  The slot does not show that; but the
+ * relation's statistics count one more block that was not found.
+ */
+static void
+count_unseen(Ring *ring, int64 seen, bool round)
+{
+	int64		misses = misses_so_far(ring);
+	int64		unseen = misses - ring->misses_seen - seen;
+
+	if (round && unseen > 0 && unseen <= ring->reach)
+	{
+		ring->public->counts.blks_read += unseen;
+		ring->public->counts.escapes_pinned += unseen;
+	}
 	ring->misses_seen = misses;
 }
 
@@ -651,6 +675,8 @@ ring_watch(Ring *ring)
 		watch_slot(ring, slot, round);
 		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
 	}
+	if (ring->options.observe)
+		count_unseen(ring, ring->public->counts.blks_read - reads, round);
 	ring->pending = Max(0, ring->pending - (int) (ring->public->counts.blks_read - reads));
 }
 
@@ -713,7 +739,8 @@ ring_consume(Ring *ring, BlockNumber block)
 void
 ring_consume_next(Ring *ring)
 {
-	ring->public->counts.consumed++;
+	if (next_to_consume(ring) < ring->public->counts.blocks)
+		ring->public->counts.consumed++;
 }
 
 void

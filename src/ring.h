@@ -77,6 +77,7 @@ typedef struct RingSlot
 {
 	Buffer		buffer;
 	BufferTag	tag;
+	Oid			relid;			/* whose page */
 	RingSlotState state;
 } RingSlot;
 
@@ -99,15 +100,14 @@ typedef struct RingPublic
  *
  * enter: returns room for the public part, and in *slots for so many slots
  * (NULL if 0), all zeroed.  leave: the ring needs that room no more; may not
- * throw.  escaped: a page was left behind, because its buffer was in this
- * state; may neither throw nor wait.
+ * throw.  escaped: the page in the slot was left behind, because its buffer was
+ * in this state; may neither throw nor wait.
  */
 typedef struct RingHost
 {
 	RingPublic *(*enter) (void *arg, int nslots, RingSlot **slots);
 	void		(*leave) (void *arg, RingPublic *public);
-	void		(*escaped) (void *arg, Buffer buffer, const BufferTag *tag,
-							RingSlotState state);
+	void		(*escaped) (void *arg, const RingSlot *slot, RingSlotState reason);
 } RingHost;
 
 extern bool ring_check_server(void);

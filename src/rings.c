@@ -100,7 +100,8 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 	values[i++] = ObjectIdGetDatum(view->info.datid);
 	values[i++] = ObjectIdGetDatum(view->info.relid);
 	values[i++] = Int32GetDatum(slotno);
-	if (slot->buffer == InvalidBuffer)
+	/* It is being written to, so doubt even the buffer's number. */
+	if (slot->buffer <= 0 || slot->buffer > NBuffers)
 		memset(&nulls[i], true, 6 * sizeof(bool));
 	else
 	{

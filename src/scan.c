@@ -54,6 +54,9 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+/* The node of a relation with no more blocks stays watched: see last_calls(). */
+#define MAX_BLOCKS_WATCHED		512
+
 /* How many such slots there are: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3
 
@@ -72,7 +75,11 @@ typedef struct ScanReader
 	dlist_node	active_node;
 	bool		active;			/* in the list of active readers */
 	QueryScans *query;
-	const PlanState *node;		/* while the query runs */
+	PlanState  *node;			/* while the query runs */
+	ExecProcNodeMtd node_function;	/* the node's own, while last_calls() has
+									 * its place */
+	bool		watched;		/* it saw all calls since the last block was
+								 * asked for */
 	int			plan_node_id;
 	bool		for_leader;		/* part of the query that a worker runs for
 								 * its leader, not of a function's in it */
@@ -88,7 +95,7 @@ static dlist_head queries = DLIST_STATIC_INIT(queries);
 /* Readers that run, or have ended but still hold a ring. */
 static dlist_head active = DLIST_STATIC_INIT(active);
 
-/* A parallel context of a running query; in the query's memory. */
+/* A Gather of a running query, and its parallel context; in its memory. */
 typedef struct ParallelQuery
 {
 	dlist_node	node;
@@ -230,6 +237,62 @@ blocks_to_scan(const HeapScanDesc scan)
 	return Min(scan->rs_nblocks, scan->rs_numblocks);
 }
 
+static TupleTableSlot *last_calls(PlanState *ps);
+
+/* The reader of a node that last_calls() has the place of. */
+static ScanReader *
+reader_of(const PlanState *ps)
+{
+	QueryScans *query = query_scans(ps->state, false);
+	dlist_iter	iter;
+
+	/* it is one of those that run, unless it was called after its end */
+	dlist_foreach(iter, &active)
+	{
+		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
+
+		if (reader->node == ps)
+			return reader;
+	}
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+		if (reader->node == ps)
+			return reader;
+	}
+	elog(ERROR, "could not find the reader of a sequential scan");
+	return NULL;
+}
+
+static void
+watch_node(ScanReader *reader)
+{
+	if (reader->node_function != NULL)
+		return;
+	reader->node_function = reader->node->ExecProcNode;
+	reader->node->ExecProcNode = last_calls;
+}
+
+/* Put the node's own function back, if last_calls() has its place. */
+static void
+restore_node(ScanReader *reader)
+{
+	if (reader->node_function != NULL)
+		reader->node->ExecProcNode = reader->node_function;
+	reader->node_function = NULL;
+}
+
+/* The scan has got everything. */
+static void
+end_pass(ScanReader *reader)
+{
+	reader->watched = true;
+	note_consumed(reader);
+	registry_hide(&reader->reader);
+	registry_stop_clock(&reader->reader);
+}
+
 /* The scan starts to read, for the first time or again. */
 static void
 begin_pass(ScanReader *reader)
@@ -240,14 +303,20 @@ begin_pass(ScanReader *reader)
 		reader->reader.workers++;
 
 	/*
-	 * What the last pass had asked for it has got if it came to its end, which
-	 * can't be seen any more; else it doesn't want it.
+	 * What the last pass had asked for, but not got.  If it asked for its last
+	 * block and was not called again, nobody knows; most probably that call
+	 * went to the end.
 	 */
-	if (reader->ended)
+	if (reader->ended && !reader->watched)
 		ring_consume_rest(reader->reader.ring);
 	else
+	{
+		ring_consume_next(reader->reader.ring); /* after the last call */
 		ring_drop_rest(reader->reader.ring);
-
+	}
+	if (reader->scan->rs_nblocks > MAX_BLOCKS_WATCHED)
+		restore_node(reader);
+	reader->watched = reader->node_function != NULL;
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
 	scan_lend_finished();
@@ -269,6 +338,30 @@ turn(ScanReader *reader)
 	registry_start_clock(&reader->reader);
 }
 
+/*
+ * Takes the place of a node's function when its stream has asked for its last
+ * block, but has not handed out all that it asked for: to see where the scan
+ * ends, look at every row that is still to come.  It stays there if the
+ * relation is so small that its next pass will soon come to this point, too.
+ */
+static TupleTableSlot *
+last_calls(PlanState *ps)
+{
+	ScanReader *reader = reader_of(ps);
+	TupleTableSlot *slot;
+
+	if (reader->ended && !is_drained(reader))
+	{
+		reader->watched = true;
+		registry_show(&reader->reader);
+		registry_start_clock(&reader->reader);
+	}
+	slot = reader->node_function(ps);
+	if (TupIsNull(slot) && is_drained(reader))
+		end_pass(reader);
+	return slot;
+}
+
 /* What both callbacks do with the block that they found. */
 static BlockNumber
 hand_out(ScanReader *reader, BlockNumber block)
@@ -284,6 +377,7 @@ hand_out(ScanReader *reader, BlockNumber block)
 		reader->ended = true;
 		registry_hide(&reader->reader);
 		registry_stop_clock(&reader->reader);
+		watch_node(reader);
 	}
 	return block;
 }
@@ -519,13 +613,33 @@ first_call(PlanState *ps)
 	return ps->ExecProcNode(ps);
 }
 
-/* The query's memory goes, and the context in it. */
+/* The query's memory goes, and this in it. */
 static void
-forget_parallel_context(void *arg)
+forget_parallel_query(void *arg)
 {
 	ParallelQuery *query = arg;
 
 	dlist_delete(&query->node);
+}
+
+/* A parallel query starts; which parallel context it has will be known later. */
+static ParallelQuery *
+note_parallel_query(EState *estate)
+{
+	ParallelQuery *query;
+
+	/* If no other runs, what is in our box is of queries that failed. */
+	if (dlist_is_empty(&parallel_queries))
+		facts_discard(DSM_HANDLE_INVALID);
+
+	query = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ParallelQuery));
+	query->estate = estate;
+	query->handle = DSM_HANDLE_INVALID;
+	query->callback.func = forget_parallel_query;
+	query->callback.arg = query;
+	dlist_push_tail(&parallel_queries, &query->node);
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &query->callback);
+	return query;
 }
 
 /*
@@ -542,22 +656,13 @@ first_gather_call(PlanState *ps)
 	ParallelQuery *query;
 
 	ExecSetExecProcNode(ps, ps->ExecProcNodeReal);
+	query = note_parallel_query(ps->state);
 	slot = ps->ExecProcNode(ps);
 
 	pei = IsA(ps, GatherState) ? castNode(GatherState, ps)->pei :
 		castNode(GatherMergeState, ps)->pei;
 	if (pei != NULL && pei->pcxt->seg != NULL)
-	{
-		MemoryContext context = ps->state->es_query_cxt;
-
-		query = MemoryContextAllocZero(context, sizeof(ParallelQuery));
-		query->estate = ps->state;
 		query->handle = dsm_segment_handle(pei->pcxt->seg);
-		query->callback.func = forget_parallel_context;
-		query->callback.arg = query;
-		dlist_push_tail(&parallel_queries, &query->node);
-		MemoryContextRegisterResetCallback(context, &query->callback);
-	}
 	return slot;
 }
 
@@ -572,7 +677,7 @@ parallel_contexts(const EState *estate)
 	{
 		ParallelQuery *query = dlist_container(ParallelQuery, node, iter.cur);
 
-		if (query->estate == estate)
+		if (query->estate == estate && query->handle != DSM_HANDLE_INVALID)
 			handles = lappend_oid(handles, query->handle);
 	}
 	return handles;
@@ -589,7 +694,6 @@ scan_facts(PlanState *ps)
 	QueryScans *query = query_scans(ps->state, false);
 	List	   *result = NIL;
 	ListCell   *handle;
-	ListCell   *lc;
 	dlist_iter	iter;
 
 	if (query != NULL)
@@ -610,15 +714,8 @@ scan_facts(PlanState *ps)
 	}
 
 	foreach(handle, parallel_contexts(ps->state))
-	{
-		foreach(lc, facts_of_workers(lfirst_oid(handle)))
-		{
-			ScanFacts  *facts = lfirst(lc);
-
-			if (facts->plan_node_id == ps->plan->plan_node_id)
-				result = lappend(result, facts);
-		}
-	}
+		result = list_concat(result, facts_of_workers(lfirst_oid(handle),
+													  ps->plan->plan_node_id));
 	return result;
 }
 
@@ -631,14 +728,10 @@ remember_workers(List *handles)
 
 	foreach(handle, handles)
 	{
-		foreach(lc, facts_of_workers(lfirst_oid(handle)))
+		foreach(lc, facts_of_workers(lfirst_oid(handle), -1))
 			facts_remember(lfirst(lc));
 		facts_discard(lfirst_oid(handle));
 	}
-
-	/* If no other runs, what is still there is of queries that failed. */
-	if (handles != NIL && dlist_is_empty(&parallel_queries))
-		facts_discard(DSM_HANDLE_INVALID);
 }
 
 /*
@@ -700,20 +793,13 @@ scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		find_all_scans(queryDesc);
 }
 
-/*
- * Others shall see exactly where the scan stands while its query pauses.  Its
- * stream may have asked for all blocks, but not handed them all out.
- */
+/* Others shall see exactly where the scan stands while its query pauses. */
 static void
 pause_reader(ScanReader *reader)
 {
 	registry_stop_clock(&reader->reader);
 	ring_watch(reader->reader.ring);
 	note_consumed(reader);
-	if (is_drained(reader))
-		registry_hide(&reader->reader);
-	else
-		registry_show(&reader->reader);
 }
 
 /* The query's readers go on, or pause. */
@@ -728,7 +814,7 @@ set_running(EState *estate, bool running)
 
 		if (reader->query->estate != estate)
 			continue;
-		if (running && !reader->ended)
+		if (running && !is_drained(reader))
 		{
 			registry_start_clock(&reader->reader);
 			ring_resume(reader->reader.ring);

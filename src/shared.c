@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "shared.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 /* Change it with everything that is in shared memory. */
 #ifndef RINGCTL_LAYOUT
@@ -161,7 +162,8 @@ is_wanted(const ErrorData *error)
  *		Call a function that needs shared memory; but if it fails, say so once
  *		and do without from now on.  Returns whether it succeeded.
  *
- * The function may leave nothing but LWLocks behind when it fails.  The
+ * The function may leave nothing behind when it fails but LWLocks and another
+ * resource owner.  The
  * executor holds none when it asks a node for a row, and a read stream none
  * when it asks for a block.
  */
@@ -169,6 +171,7 @@ bool
 shared_try(void (*function) (void *arg), void *arg)
 {
 	MemoryContext oldcontext = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
 
 	if (unavailable)
 		return false;
@@ -181,6 +184,8 @@ shared_try(void (*function) (void *arg), void *arg)
 	{
 		ErrorData  *error;
 
+		/* dsa.c has another one while it makes or attaches a segment */
+		CurrentResourceOwner = oldowner;
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();
 		if (is_wanted(error))
@@ -189,6 +194,7 @@ shared_try(void (*function) (void *arg), void *arg)
 		FlushErrorState();
 		LWLockReleaseAll();
 		unavailable = true;
+		compat_submit_staged(); /* telling the client may block */
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),

@@ -6,7 +6,7 @@
 -- every parameter is described; errors have their SQLSTATE.
 
 BEGIN;
-SELECT plan(88);
+SELECT plan(160);
 
 CREATE SCHEMA ringctl;
 CREATE EXTENSION pg_ringctl SCHEMA ringctl;
@@ -20,10 +20,21 @@ CREATE TEMP VIEW members AS
 
 SELECT bag_eq(
     $$SELECT pg_describe_object(classid, objid, 0) FROM members WHERE classid <> 'pg_type'::regclass$$,
-    $$VALUES ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
+    $$VALUES ('function pg_ringctl_escapes()'),
+             ('function pg_ringctl_last_scans()'),
+             ('function pg_ringctl_map(integer,regclass)'),
+             ('function pg_ringctl_pollution()'),
+             ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
+             ('function pg_ringctl_reclaim(regclass)'),
+             ('function pg_ringctl_resolve(regclass)'),
+             ('function pg_ringctl_ring_slots(integer)'),
+             ('function pg_ringctl_rings()'),
              ('function pg_ringctl_stats()'),
              ('function pg_ringctl_stats_info()'),
              ('function pg_ringctl_stats_reset(oid,oid)'),
+             ('view pg_ringctl_escapes'),
+             ('view pg_ringctl_pollution'),
+             ('view pg_ringctl_rings'),
              ('view pg_ringctl_stats'),
              ('view pg_ringctl_stats_info')$$,
     'the extension has these members and no others');
@@ -63,6 +74,38 @@ SELECT function_returns('ringctl', 'pg_ringctl_stats_reset', ARRAY['oid', 'oid']
     'timestamp with time zone');
 SELECT function_returns('ringctl', 'pg_ringctl_stats_info', ARRAY[]::text[], 'record');
 SELECT function_returns('ringctl', 'pg_ringctl_stats', ARRAY[]::text[], 'setof record');
+SELECT function_returns('ringctl', 'pg_ringctl_rings', ARRAY[]::text[], 'setof record');
+SELECT function_returns('ringctl', 'pg_ringctl_ring_slots', ARRAY['integer'], 'setof record');
+SELECT is(pg_get_function_arguments('pg_ringctl_ring_slots'::regproc),
+    'OUT ringid bigint, INOUT pid integer DEFAULT NULL::integer, OUT datid oid, OUT relid oid, OUT slot integer, '
+    'OUT bufferid integer, OUT relblocknumber bigint, OUT holds_own_block boolean, OUT isdirty boolean, '
+    'OUT usagecount integer, OUT pinning_backends integer, OUT is_current boolean',
+    'arguments of pg_ringctl_ring_slots');
+SELECT function_returns('ringctl', 'pg_ringctl_escapes', ARRAY[]::text[], 'setof record');
+SELECT function_returns('ringctl', 'pg_ringctl_reclaim', ARRAY['regclass'], 'record');
+SELECT is(pg_get_function_arguments('pg_ringctl_reclaim'::regproc),
+    'relation regclass DEFAULT NULL::regclass, OUT buffers_evicted integer, OUT buffers_flushed integer, '
+    'OUT buffers_skipped integer', 'arguments of pg_ringctl_reclaim');
+SELECT function_returns('ringctl', 'pg_ringctl_pollution', ARRAY[]::text[], 'setof record');
+SELECT function_returns('ringctl', 'pg_ringctl_map', ARRAY['integer', 'regclass'], 'setof text');
+SELECT is(pg_get_function_arguments('pg_ringctl_map'::regproc),
+    'width integer DEFAULT 64, relation regclass DEFAULT NULL::regclass', 'arguments of pg_ringctl_map');
+SELECT function_returns('ringctl', 'pg_ringctl_last_scans', ARRAY[]::text[], 'setof record');
+SELECT is(pg_get_function_arguments('pg_ringctl_last_scans'::regproc),
+    'OUT plan_node_id integer, OUT relid regclass, OUT worker integer, OUT scans bigint, OUT ring_kb bigint, '
+    'OUT ring_buffers integer, OUT source text, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
+    'OUT blks_unringed bigint, OUT unconsumed bigint, OUT fills bigint, OUT reuses bigint, '
+    'OUT escapes_pinned bigint, OUT escapes_dirty bigint, OUT escapes_adopted bigint, OUT slots_lost bigint, '
+    'OUT wal_flushes bigint, OUT elapsed_ms double precision', 'result of pg_ringctl_last_scans');
+SELECT function_returns('ringctl', 'pg_ringctl_resolve', ARRAY['regclass'], 'record');
+SELECT is(pg_get_function_arguments('pg_ringctl_resolve'::regproc),
+    'relation regclass, OUT ring_kb bigint, OUT ring_buffers integer, OUT source text, OUT look_ahead integer, '
+    'OUT threshold bigint, OUT blocks bigint, OUT reason text', 'arguments of pg_ringctl_resolve');
+-- The planner must not give them to workers, whose session is another one.
+SELECT is_empty(
+    $$SELECT p.oid::regprocedure FROM members m JOIN pg_proc p ON (classid, objid) = ('pg_proc'::regclass, p.oid)
+       WHERE (provolatile, proparallel) <> ('v', 'r') OR prosecdef$$,
+    'all functions are volatile, restricted to the leader, and run with their caller''s rights');
 
 CREATE TEMP TABLE expected_columns (viewname name, n serial, column_name name, type text);
 INSERT INTO expected_columns (viewname, column_name, type) VALUES
@@ -74,13 +117,37 @@ INSERT INTO expected_columns (viewname, column_name, type) VALUES
     ('pg_ringctl_stats', 'blks_unringed', 'bigint'), ('pg_ringctl_stats', 'fills', 'bigint'),
     ('pg_ringctl_stats', 'reuses', 'bigint'), ('pg_ringctl_stats', 'escapes_pinned', 'bigint'),
     ('pg_ringctl_stats', 'escapes_dirty', 'bigint'), ('pg_ringctl_stats', 'escapes_adopted', 'bigint'),
-    ('pg_ringctl_stats', 'slots_lost', 'bigint'), ('pg_ringctl_stats', 'ring_buffers', 'integer'),
+    ('pg_ringctl_stats', 'slots_lost', 'bigint'), ('pg_ringctl_stats', 'unconsumed', 'bigint'),
+    ('pg_ringctl_stats', 'ring_buffers', 'integer'),
     ('pg_ringctl_stats', 'ring_buffers_max', 'integer'), ('pg_ringctl_stats', 'wal_flushes', 'bigint'),
     ('pg_ringctl_stats', 'elapsed_ms', 'double precision'),
     ('pg_ringctl_stats', 'last_scan', 'timestamp with time zone'),
     ('pg_ringctl_stats', 'stats_reset', 'timestamp with time zone'),
     ('pg_ringctl_stats_info', 'relations', 'bigint'), ('pg_ringctl_stats_info', 'dealloc', 'bigint'),
-    ('pg_ringctl_stats_info', 'stats_reset', 'timestamp with time zone');
+    ('pg_ringctl_stats_info', 'escapes_dropped', 'bigint'),
+    ('pg_ringctl_stats_info', 'stats_reset', 'timestamp with time zone'),
+    ('pg_ringctl_rings', 'ringid', 'bigint'), ('pg_ringctl_rings', 'pid', 'integer'),
+    ('pg_ringctl_rings', 'leader_pid', 'integer'), ('pg_ringctl_rings', 'datid', 'oid'),
+    ('pg_ringctl_rings', 'datname', 'name'), ('pg_ringctl_rings', 'relid', 'oid'),
+    ('pg_ringctl_rings', 'relname', 'name'), ('pg_ringctl_rings', 'kind', 'text'),
+    ('pg_ringctl_rings', 'source', 'text'), ('pg_ringctl_rings', 'ring_kb', 'bigint'),
+    ('pg_ringctl_rings', 'ring_buffers', 'integer'), ('pg_ringctl_rings', 'occupied', 'integer'),
+    ('pg_ringctl_rings', 'current_slot', 'integer'), ('pg_ringctl_rings', 'look_ahead', 'bigint'),
+    ('pg_ringctl_rings', 'blocks_done', 'bigint'), ('pg_ringctl_rings', 'blocks_total', 'bigint'),
+    ('pg_ringctl_rings', 'fills', 'bigint'), ('pg_ringctl_rings', 'reuses', 'bigint'),
+    ('pg_ringctl_rings', 'escapes_pinned', 'bigint'), ('pg_ringctl_rings', 'escapes_dirty', 'bigint'),
+    ('pg_ringctl_rings', 'escapes_adopted', 'bigint'), ('pg_ringctl_rings', 'started', 'timestamp with time zone'),
+    ('pg_ringctl_escapes', 'bufferid', 'integer'), ('pg_ringctl_escapes', 'datid', 'oid'),
+    ('pg_ringctl_escapes', 'relid', 'oid'), ('pg_ringctl_escapes', 'relname', 'name'),
+    ('pg_ringctl_escapes', 'relforknumber', 'smallint'), ('pg_ringctl_escapes', 'relblocknumber', 'bigint'),
+    ('pg_ringctl_escapes', 'reason', 'text'), ('pg_ringctl_escapes', 'pid', 'integer'),
+    ('pg_ringctl_escapes', 'escaped_at', 'timestamp with time zone'), ('pg_ringctl_escapes', 'isdirty', 'boolean'),
+    ('pg_ringctl_escapes', 'usagecount', 'smallint'),
+    ('pg_ringctl_pollution', 'datid', 'oid'), ('pg_ringctl_pollution', 'datname', 'name'),
+    ('pg_ringctl_pollution', 'relid', 'oid'), ('pg_ringctl_pollution', 'relname', 'name'),
+    ('pg_ringctl_pollution', 'relfilenode', 'oid'), ('pg_ringctl_pollution', 'buffers', 'bigint'),
+    ('pg_ringctl_pollution', 'in_ring', 'bigint'), ('pg_ringctl_pollution', 'escaped', 'bigint'),
+    ('pg_ringctl_pollution', 'dirty', 'bigint'), ('pg_ringctl_pollution', 'share', 'double precision');
 SELECT results_eq(
     format($$SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
               WHERE attrelid = 'ringctl.%I'::regclass AND attnum > 0 ORDER BY attnum$$, viewname),
@@ -97,10 +164,19 @@ SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and
   FROM (VALUES ('pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)', true, true),
                ('pg_ringctl_stats()', false, true),
                ('pg_ringctl_stats_info()', false, true),
-               ('pg_ringctl_stats_reset(oid,oid)', false, false)) f (func, plain, reader),
+               ('pg_ringctl_stats_reset(oid,oid)', false, false),
+               ('pg_ringctl_rings()', false, true),
+               ('pg_ringctl_ring_slots(integer)', false, true),
+               ('pg_ringctl_escapes()', false, true),
+               ('pg_ringctl_pollution()', false, true),
+               ('pg_ringctl_map(integer,regclass)', false, true),
+               ('pg_ringctl_reclaim(regclass)', false, false),
+               ('pg_ringctl_last_scans()', true, true),
+               ('pg_ringctl_resolve(regclass)', true, true)) f (func, plain, reader),
        LATERAL (VALUES ('regress_ringctl_plain', plain), ('regress_ringctl_reader', reader)) r (role, expected);
 SELECT is(has_table_privilege(role, view, 'SELECT'), expected, role || ' and ' || view)
-  FROM (VALUES ('pg_ringctl_stats'), ('pg_ringctl_stats_info')) v (view),
+  FROM (VALUES ('pg_ringctl_stats'), ('pg_ringctl_stats_info'), ('pg_ringctl_rings'), ('pg_ringctl_escapes'),
+               ('pg_ringctl_pollution')) v (view),
        (VALUES ('regress_ringctl_plain', false), ('regress_ringctl_reader', true)) r (role, expected);
 
 CREATE TABLE secret (id int PRIMARY KEY);
@@ -112,6 +188,12 @@ SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats', '42501');
 SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats_info', '42501');
 SELECT throws_ok('SELECT * FROM ringctl.pg_ringctl_stats()', '42501');
 SELECT throws_ok('SELECT ringctl.pg_ringctl_stats_reset()', '42501');
+SELECT throws_ok('SELECT * FROM ringctl.' || what, '42501')
+  FROM unnest('{pg_ringctl_rings, pg_ringctl_escapes, pg_ringctl_pollution, pg_ringctl_rings(),
+                pg_ringctl_ring_slots(), pg_ringctl_escapes(), pg_ringctl_pollution(), pg_ringctl_map(),
+                pg_ringctl_reclaim()}'::text[]) what;
+SELECT lives_ok('SELECT * FROM ringctl.pg_ringctl_last_scans()', 'everybody sees what his scans did');
+SELECT lives_ok($$SELECT * FROM ringctl.pg_ringctl_resolve('public.secret')$$, 'and what they would get');
 SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm('public.secret')$$, '42501', 'permission denied for table secret');
 SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm('public.secret_pkey')$$, '42501',
                  'permission denied for index secret_pkey');
@@ -126,6 +208,10 @@ SET ROLE regress_ringctl_reader;
 SELECT lives_ok('SELECT * FROM ringctl.pg_ringctl_stats', 'who reads all statistics reads these');
 SELECT lives_ok('SELECT * FROM ringctl.pg_ringctl_stats_info', 'and how many there are');
 SELECT throws_ok('SELECT ringctl.pg_ringctl_stats_reset()', '42501');
+SELECT lives_ok('SELECT * FROM ringctl.' || what, 'who reads all statistics reads ' || what)
+  FROM unnest('{pg_ringctl_rings, pg_ringctl_escapes, pg_ringctl_pollution, pg_ringctl_ring_slots(),
+                pg_ringctl_map()}'::text[]) what;
+SELECT throws_ok('SELECT ringctl.pg_ringctl_reclaim()', '42501');
 RESET ROLE;
 RESET pg_ringctl.scan_ring;
 
@@ -134,6 +220,7 @@ CREATE VIEW a_view AS SELECT 1 AS one;
 CREATE TABLE a_parent (id int) PARTITION BY RANGE (id);
 CREATE TABLE some_blocks AS SELECT i, repeat('x', 1800) AS f FROM generate_series(1, 12) i;
 CREATE TEMP TABLE a_temp AS SELECT 1 AS one;
+CREATE SEQUENCE a_sequence;
 CREATE FUNCTION blocks(rel regclass) RETURNS bigint LANGUAGE sql
 RETURN pg_relation_size(rel) / current_setting('block_size')::int;
 
@@ -158,6 +245,20 @@ SELECT throws_ok(format('SELECT pg_ringctl_prewarm(%s)', args), state::char(5), 
                ($$'a_parent'$$, '42809'),
                ($$'a_temp', 64$$, '0A000'),
                ($$4294967295::oid::regclass$$, '42P01')) t (args, state);
+SELECT throws_ok(format('SELECT pg_ringctl_map(%s)', args), state::char(5), NULL, state || ': map of ' || args)
+  FROM (VALUES ('0', '22023'),
+               ('-1', '22023'),
+               ('1001', '22023'),
+               ($$64, 'a_view'$$, '42809'),
+               ($$64, 'a_parent'$$, '42809')) t (args, state);
+SELECT throws_ok(format('SELECT pg_ringctl_resolve(%L)', relation), state::char(5), NULL, state || ': ring of ' || relation)
+  FROM (VALUES ('a_view', '42809'),
+               ('a_parent', '42809'),
+               ('secret_pkey', '42809'),
+               ('a_sequence', '42809')) t (relation, state);
+SELECT is((pg_ringctl_resolve(NULL)).reason, NULL, 'no relation, no ring');
+SELECT isnt((pg_ringctl_resolve('a_temp')).reason, NULL, 'a temporary table is not touched');
+SELECT is((pg_ringctl_resolve('a_temp')).source, NULL, 'so there is nothing but the reason');
 SELECT is((pg_ringctl_prewarm(NULL)).blocks, NULL, 'no relation, no result');
 SELECT is((pg_ringctl_prewarm('some_blocks', 64)).blocks, blocks('some_blocks'), 'all blocks are read');
 SELECT is_empty('SELECT FROM pg_locks WHERE relation = ''a_view''::regclass AND mode = ''AccessShareLock''
@@ -193,7 +294,9 @@ SELECT is_empty(
 -- It moves, and goes.
 CREATE SCHEMA elsewhere;
 SELECT lives_ok('ALTER EXTENSION pg_ringctl SET SCHEMA elsewhere', 'it moves to another schema');
-SELECT lives_ok('SELECT * FROM elsewhere.pg_ringctl_stats', 'and works there');
+SELECT lives_ok('SELECT * FROM elsewhere.' || view, view || ' works there')
+  FROM unnest('{pg_ringctl_stats, pg_ringctl_stats_info, pg_ringctl_rings, pg_ringctl_escapes,
+                pg_ringctl_pollution}'::text[]) view;
 SELECT lives_ok('DROP EXTENSION pg_ringctl', 'it can be dropped');
 SELECT is_empty($$SELECT oid::regproc FROM pg_proc WHERE proname LIKE 'pg\_ringctl%'$$, 'no function is left');
 SELECT is_empty($$SELECT oid::regclass FROM pg_class WHERE relname LIKE 'pg\_ringctl%'$$, 'no view is left');
