@@ -234,10 +234,12 @@ sub error_in_a_worker
 			qr/ERROR:  row 3000\nCONTEXT:.*parallel worker/s,
 			"error in a worker: the query fails");
 		nothing_is_pinned($node, 'failing', 'error in a worker');
+
+		# The leader counts the scan; it may hear of the error before it begins.
 		is( counters(
 				$node, 'failing',
-				'scans, workers > 0, blocks > 0, ring_buffers > 0'),
-			"$scan|t|t|t",
+				"scans <= $scan, workers > 0, blocks > 0, ring_buffers > 0"),
+			't|t|t|t',
 			'error in a worker: counted');
 	}
 	rows_add_up($node, 'error in a worker');
