@@ -583,9 +583,13 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 
 /*
  * May current have come full circle since we watched last?  Then the slot after
- * it was passed as well.  Where we keep the ring closed that takes many
- * rejections, which empty slots, unless the ring is very small; so it is enough
- * to look for another buffer there, and not for another page in the same.
+ * it was passed as well.
+ *
+ * Where we keep the ring closed, and it has more slots than one read takes,
+ * that takes many rejections, which empty slots; so it is enough to look for
+ * another buffer there.  Another page in the same buffer does not prove it: the
+ * clock sweep may have taken the buffer, and even given it back to us for an
+ * empty slot.
  */
 static bool
 came_round(const Ring *ring)
@@ -593,7 +597,7 @@ came_round(const Ring *ring)
 	int			next = slot_ahead(ring, 1);
 
 	if (!ring->options.observe && ring->options.write_dirty &&
-		ring->options.nbuffers > 2 * ring->reach)
+		ring->options.nbuffers > ring->reach)
 		return ring->strategy->buffers[next] != ring->slots[next].buffer;
 	return slot_changed(ring, next);
 }

@@ -236,9 +236,9 @@ sub cancelled_prewarm
 	$session->query('SET statement_timeout = 0');
 	nothing_is_pinned($node, 'prewarmed', 'prewarm with a timeout');
 	is( $session->query_safe(
-			q(SELECT blocks, ring_buffers, escapes <= 1 FROM pg_ringctl_prewarm('prewarmed', 128))
+			q(SELECT blocks, ring_buffers, escapes FROM pg_ringctl_prewarm('prewarmed', 128))
 		),
-		"$pages|16|t",
+		"$pages|16|0",
 		'prewarm with a timeout: the session goes on');
 	rows_add_up($node, 'prewarm with a timeout');
 	$session->quit;
