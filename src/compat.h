@@ -130,6 +130,16 @@ compat_lookahead_limit(Relation rel pg_attribute_unused())
 	return (int) Max(1, Min(limit, PG_INT16_MAX));
 }
 
+/*
+ * Does a read go on while the process does something else?  If not, looking
+ * farther ahead than one read only makes the CPU's cache work.
+ */
+#if PG_VERSION_NUM >= 180000
+#define compat_reads_are_asynchronous()	(io_method != IOMETHOD_SYNC)
+#else
+#define compat_reads_are_asynchronous()	false
+#endif
+
 /* Begin a sequential scan exactly as SeqNext() of this major does. */
 static inline TableScanDesc
 compat_begin_seqscan(SeqScanState *node)

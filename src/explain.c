@@ -302,7 +302,7 @@ print_plan(ExplainState *es, PlanState *ps)
 
 	policy_for_scan(rel, nblocks, mode, &options);
 	print_ring(es, options.nbuffers, options.source,
-			   policy_in_words(rel, nblocks, mode, &options));
+			   policy_in_words(nblocks, mode, &options));
 }
 
 /* Does this kind of node read the blocks of a table? */
@@ -481,7 +481,7 @@ pg_ringctl_resolve(PG_FUNCTION_ARGS)
 		memset(nulls, true, i * sizeof(bool));
 	values[i++] = Int64GetDatum((int64) nblocks);
 	values[i++] = CStringGetTextDatum(exclusion ? psprintf("not touched: %s", exclusion) :
-									  policy_in_words(rel, nblocks, mode, &options));
+									  policy_in_words(nblocks, mode, &options));
 	Assert(i == RESOLVE_COLUMNS);
 
 	relation_close(rel, AccessShareLock);

@@ -8,10 +8,13 @@
  *	1. A relation that is not larger than the threshold gets no ring.
  *	2. In observe mode, the ring is the server's.
  *	3. A size that the user gave is that size: 0 is none.
- *	4. Else it is the server's size, but never less than what keeps the ring
- *	   closed when every page is dirtied:
+ *	4. Else the ring sizes itself: it begins with two reads, and may grow to
  *
- *		look-ahead + a batch of pages whose WAL is flushed at once + headroom
+ *		look-ahead + a read + a batch of pages whose WAL is flushed at once
+ *		+ headroom
+ *
+ *	   Where reads are not asynchronous, it does not look ahead farther than
+ *	   one read.
  *
  *	5. What comes out of 3 and 4 is capped by max_ring.
  *
@@ -103,29 +106,55 @@ cap_ring(int nbuffers)
 	return Max(1, Min(nbuffers, Min(cap, NBuffers)));
 }
 
-/* The size that keeps the ring closed when every page is dirtied. */
+/* What a ring begins with that sizes itself: two reads, and a page in use. */
 static int
-closed_buffers(Relation rel)
+first_buffers(void)
 {
-	return compat_lookahead_limit(rel) + ring_flush_batch() + param_headroom;
+	return 2 * io_combine_limit + 1 + param_headroom;
 }
 
-/* The size that is chosen when the user gave none. */
+/*
+ * What it may grow to: a read more than look-ahead, and what keeps it closed
+ * when every page is dirtied.  At least the server's size.
+ */
 static int
-chosen_buffers(Relation rel)
+most_buffers(Relation rel)
 {
-	return Max(ring_server_buffers(), closed_buffers(rel));
+	int			closed = compat_lookahead_limit(rel) + io_combine_limit +
+		ring_flush_batch() + param_headroom;
+
+	return Max(ring_server_buffers(), closed);
+}
+
+/* A ring of this size, which stays so. */
+static void
+set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
+{
+	options->nbuffers = options->capacity = cap_ring(nbuffers);
+	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
+}
+
+/* A ring that finds the right size itself. */
+static void
+set_own_size(Relation rel, RingOptions *options)
+{
+	int			most = most_buffers(rel);
+
+	options->capacity = cap_ring(most);
+	options->nbuffers = Min(first_buffers(), options->capacity);
+	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
+	if (!compat_reads_are_asynchronous())
+		options->max_ahead = io_combine_limit;
 }
 
 static void
 fill_options(Relation rel, int ring_kb, RingSource source, RingOptions *options)
 {
-	int			nbuffers = ring_kb < 0 ? chosen_buffers(rel) : ring_kb / KB_PER_BUFFER;
-
 	memset(options, 0, sizeof(RingOptions));
-	options->nbuffers = cap_ring(nbuffers);
-	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING :
-		ring_kb < 0 ? SOURCE_CHOSEN : source;
+	if (ring_kb < 0)
+		set_own_size(rel, options);
+	else
+		set_fixed_size(options, ring_kb / KB_PER_BUFFER, source);
 	options->headroom = param_headroom;
 	options->write_dirty = (param_dirty_pages == DIRTY_WRITE);
 }
@@ -154,14 +183,14 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	fill_options(rel, param_scan_ring, SOURCE_PARAMETER, options);
 	if (mode != MODE_CONTROL)
 	{
-		options->nbuffers = ring_server_buffers();
-		options->source = SOURCE_SERVER;
+		set_fixed_size(options, 0, SOURCE_SERVER);
+		options->nbuffers = options->capacity = ring_server_buffers();
+		options->max_ahead = 0;
 		options->observe = true;
 	}
 	if (nblocks <= (BlockNumber) policy_threshold(mode))
 	{
-		options->nbuffers = 0;
-		options->source = SOURCE_THRESHOLD;
+		set_fixed_size(options, 0, SOURCE_THRESHOLD);
 	}
 }
 
@@ -176,8 +205,11 @@ policy_lookahead(Relation rel, const RingOptions *options)
 	int			limit = compat_lookahead_limit(rel);
 	int			headroom = options->observe ? 0 : options->headroom;
 
-	return options->nbuffers == 0 ? limit :
-		Min(limit, Max(1, options->nbuffers - headroom));
+	if (options->nbuffers > 0)
+		limit = Min(limit, Max(1, options->capacity - headroom));
+	if (options->max_ahead > 0)
+		limit = Min(limit, options->max_ahead);
+	return limit;
 }
 
 /* In words, why it is not as the user might expect. */
@@ -198,8 +230,7 @@ mode_in_words(ScanMode mode)
  *		Why policy_for_scan() gave these options; palloc'd.
  */
 char *
-policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
-				const RingOptions *options)
+policy_in_words(BlockNumber nblocks, ScanMode mode, const RingOptions *options)
 {
 	const char *how = mode_in_words(mode);
 
@@ -217,12 +248,9 @@ policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
 							"pg_ringctl.scan_ring is 0" :
 							"the size is that of pg_ringctl.scan_ring");
 		case SOURCE_CHOSEN:
-			if (options->nbuffers > closed_buffers(rel))
-				return psprintf("the server's size, chosen because pg_ringctl.scan_ring is -1");
 			return psprintf("chosen because pg_ringctl.scan_ring is -1: "
-							"look-ahead of %d, %d for a flush of WAL, headroom of %d",
-							compat_lookahead_limit(rel), ring_flush_batch(),
-							param_headroom);
+							"%d buffers to begin with, and up to %d as look-ahead and dirty pages need them",
+							options->nbuffers, options->capacity);
 		case SOURCE_MAX_RING:
 			return psprintf("capped by pg_ringctl.max_ring%s", param_max_ring < 0 ?
 							": -1 is an eighth of shared_buffers" : "");

@@ -23,7 +23,7 @@ extern int	policy_threshold(ScanMode mode);
 extern int	policy_lookahead(Relation rel, const RingOptions *options);
 extern const char *policy_exclusion(Relation rel);
 extern const char *policy_source_name(RingSource source);
-extern char *policy_in_words(Relation rel, BlockNumber nblocks, ScanMode mode,
+extern char *policy_in_words(BlockNumber nblocks, ScanMode mode,
 							 const RingOptions *options);
 
 #endif							/* RINGCTL_POLICY_H */

@@ -357,7 +357,7 @@ buffer_blocks(const PrewarmJob *job, PrewarmResult *result)
 	read_stream_end(stream);
 
 	ring_forget_relation(ring);
-	result->ring_buffers = ring_options(ring)->nbuffers;
+	result->ring_buffers = ring_public(ring)->nbuffers;
 	result->counts = *ring_counts(ring);
 	registry_end_reader(&reader->reader);
 }

@@ -301,11 +301,13 @@ add_counts(StatsCounters *sum, const Reader *reader, TimestampTz now)
 	sum->ring.escapes_adopted += counts->escapes_adopted;
 	sum->ring.escapes_dirty += counts->escapes_dirty;
 	sum->ring.slots_lost += counts->slots_lost;
+	sum->ring.released += counts->released;
 	sum->ring.wal_flushes += counts->wal_flushes;
 	sum->elapsed_ms += INSTR_TIME_GET_MILLISEC(reader->elapsed);
 
-	sum->ring_buffers = ring_options(reader->ring)->nbuffers;
-	sum->ring_buffers_max = Max(sum->ring_buffers_max, sum->ring_buffers);
+	sum->ring_buffers = ring_public(reader->ring)->nbuffers;
+	sum->ring_buffers_max = Max(sum->ring_buffers_max,
+								ring_public(reader->ring)->nbuffers_max);
 	sum->last_scan = now;
 }
 

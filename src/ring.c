@@ -145,6 +145,12 @@ struct Ring
 	int			calls_at_rest;	/* calls since current moved */
 	int			max_at_rest;	/* after so many of them only one is pending */
 
+	int			peak;			/* most buffers needed in this revolution */
+	int			flush_room;		/* of them, to flush WAL for many pages */
+	bool		flushed_wal;	/* was that needed in this revolution? */
+	int			excess;			/* slots that it shall get rid of */
+	bool		came_round;		/* since this was last looked at */
+
 	bool		let_go;			/* observed, but once was ours */
 
 	XLogRecPtr	flushed;		/* WAL known to be flushed up to here */
@@ -163,6 +169,7 @@ static struct
 	RingSlot   *slots;
 	int			count;
 	int			expected;		/* slots of the rings that will be lent */
+	int			last;			/* size of the last one */
 	int			capacity;		/* room for all of these, always */
 }			lent;
 
@@ -274,13 +281,33 @@ ring_flush_batch(void)
 	return FLUSH_BATCH;
 }
 
+/* The ring has so many slots from now on. */
+static void
+set_size(Ring *ring, int nbuffers)
+{
+	ring->strategy->nbuffers = nbuffers;
+	ring->public->nbuffers = nbuffers;
+	ring->public->nbuffers_max = Max(ring->public->nbuffers_max, nbuffers);
+}
+
+/* How many buffers may look-ahead pin? */
+static int
+pin_limit(const Ring *ring)
+{
+	int			limit = ring->options.capacity - ring->options.headroom;
+
+	if (ring->options.max_ahead > 0)
+		limit = Min(limit, ring->options.max_ahead);
+	return Max(1, limit);
+}
+
 /* Let others see the ring from now on, if the host lets them. */
 static void
 enter(Ring *ring)
 {
 	if (ring->strategy != NULL && !ring->options.observe)
-		make_room_to_lend(ring->options.nbuffers);
-	ring->public = ring->host->enter(ring->host_arg, ring->options.nbuffers,
+		make_room_to_lend(ring->options.capacity);
+	ring->public = ring->host->enter(ring->host_arg, ring->options.capacity,
 									 &ring->slots);
 	*ring->public = ring->own;
 	ring->entered = true;
@@ -321,13 +348,13 @@ ring_create(const RingOptions *options, const RingHost *host, void *host_arg)
 	ring->options = *options;
 	ring->host = host;
 	ring->host_arg = host_arg;
-	ring->own.nbuffers = options->nbuffers;
+	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
 	ring->public = &ring->own;
 
 	if (options->nbuffers > 0)
 	{
 		Size		size = offsetof(BufferAccessStrategyData, buffers) +
-			options->nbuffers * sizeof(Buffer);
+			options->capacity * sizeof(Buffer);
 
 		ring->strategy = MemoryContextAllocZero(ring_context, size);
 		ring->strategy->btype = BAS_BULKREAD;
@@ -381,7 +408,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	/* The stream asks for the pin limit now, and never again. */
 	if (ring->strategy && !ring->options.observe)
-		ring->strategy->nbuffers = Max(1, ring->options.nbuffers - ring->options.headroom);
+		ring->strategy->nbuffers = pin_limit(ring);
 
 	stream = read_stream_begin_relation(flags, ring->strategy, rel, forknum,
 										ring_next_block, ring, 0);
@@ -389,7 +416,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 	if (ring->strategy)
 	{
 		ring->reach = Min(io_combine_limit, ring->strategy->nbuffers);
-		ring->strategy->nbuffers = ring->options.nbuffers;
+		ring->strategy->nbuffers = ring->public->nbuffers;
 
 		/*
 		 * Look-ahead shrinks by one a hit, some time after the last read was
@@ -397,7 +424,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 		 * and nothing is pending but one block; unless the stream follows
 		 * another one and finds pages that are being read.
 		 */
-		ring->max_at_rest = 3 * ring->options.nbuffers + 2 * io_combine_limit;
+		ring->max_at_rest = 3 * ring->options.capacity + 2 * io_combine_limit;
 	}
 	return stream;
 }
@@ -408,7 +435,7 @@ slot_ahead(const Ring *ring, int n)
 {
 	int			slot = ring->public->current + n;
 
-	return slot >= ring->options.nbuffers ? slot - ring->options.nbuffers : slot;
+	return slot >= ring->public->nbuffers ? slot - ring->public->nbuffers : slot;
 }
 
 static inline BufferDesc *
@@ -597,7 +624,7 @@ came_round(const Ring *ring)
 	int			next = slot_ahead(ring, 1);
 
 	if (!ring->options.observe && ring->options.write_dirty &&
-		ring->options.nbuffers > ring->reach)
+		ring->public->nbuffers > ring->reach)
 		return ring->strategy->buffers[next] != ring->slots[next].buffer;
 	return slot_changed(ring, next);
 }
@@ -665,10 +692,13 @@ ring_watch(Ring *ring)
 
 	passed = ring->public->current - current;
 	if (passed < 0)
-		passed += ring->options.nbuffers;
+	{
+		passed += ring->public->nbuffers;
+		ring->came_round = true;
+	}
 	round = came_round(ring);
 	if (round)
-		passed = ring->options.nbuffers;
+		passed = ring->public->nbuffers;
 
 	ring->calls_at_rest = passed > 0 ? 0 : ring->calls_at_rest + 1;
 	ring->tended = Max(0, ring->tended - passed);
@@ -677,33 +707,11 @@ ring_watch(Ring *ring)
 	for (int slot = ring->public->current; passed > 0; passed--)
 	{
 		watch_slot(ring, slot, round);
-		slot = (slot == 0 ? ring->options.nbuffers : slot) - 1;
+		slot = (slot == 0 ? ring->public->nbuffers : slot) - 1;
 	}
 	if (ring->options.observe)
 		count_unseen(ring, ring->public->counts.blks_read - reads, round);
 	ring->pending = Max(0, ring->pending - (int) (ring->public->counts.blks_read - reads));
-}
-
-/*
- * The read stream's callback: which block comes next?
- *
- * Runs in batch mode: nothing here blocks but a flush of WAL, which submits
- * what is staged first.
- */
-static BlockNumber
-ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
-{
-	Ring	   *ring = (Ring *) arg;
-	BlockNumber block;
-
-	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
-
-	ring_watch(ring);
-	if (block != InvalidBlockNumber)
-		ring->asked[ring->public->counts.blocks++ & ring->asked_mask] = block;
-	if (ring->strategy != NULL)
-		tend(ring, block);
-	return block;
 }
 
 /* Which of the blocks asked for comes next to be handed out? */
@@ -771,7 +779,7 @@ ring_drop_rest(Ring *ring)
 static inline bool
 may_find_own_blocks(const Ring *ring)
 {
-	return ring->public->counts.blks_read - ring->reads_at_start < ring->options.nbuffers;
+	return ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
 }
 
 /*
@@ -813,7 +821,7 @@ typedef struct Spares
 static int
 spare_beyond(const Ring *ring, Spares *spares)
 {
-	while (spares->next_beyond <= ring->options.nbuffers)
+	while (spares->next_beyond <= ring->public->nbuffers)
 	{
 		int			slot = slot_ahead(ring, spares->next_beyond);
 
@@ -937,7 +945,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 static XLogRecPtr
 batch_lsn(const Ring *ring)
 {
-	int			batch = Min(ring->options.nbuffers, ring->reach + FLUSH_BATCH);
+	int			batch = Min(ring->public->nbuffers, ring->reach + FLUSH_BATCH);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	for (int n = 1; n <= batch; n++)
@@ -979,6 +987,174 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 		ring->public->counts.wal_flushes++;
 	}
 	ring->flushed = Max(ring->flushed, lsn);
+}
+
+/* Can the ring's size change? */
+static inline bool
+sizes_itself(const Ring *ring)
+{
+	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
+}
+
+/*
+ * How many buffers does the ring need now?  As many as the stream has asked
+ * for and the reader has not got yet, which are pinned, being read or about to
+ * be; a read more; the headroom; and room for a flush of WAL.
+ */
+static int
+buffers_needed(const Ring *ring)
+{
+	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
+	int64		needed = ahead + ring->reach + ring->options.headroom + ring->flush_room;
+
+	needed = Max(needed, ring->options.nbuffers);
+	return (int) Min(needed, ring->options.capacity);
+}
+
+/*
+ * Insert so many slots after the one that was handed out last: those that will
+ * be taken next.  All others keep their order, so whatever is pinned now comes
+ * round later than before.
+ *
+ * The new slots get what the session's last rings left, or are empty.
+ */
+static void
+grow(Ring *ring, int more)
+{
+	int			first = ring->public->current + 1;
+	int			tail = ring->public->nbuffers - first;
+	Buffer	   *buffers = &ring->strategy->buffers[first];
+	RingSlot   *slots = &ring->slots[first];
+
+	memmove(buffers + more, buffers, tail * sizeof(Buffer));
+	memmove(slots + more, slots, tail * sizeof(RingSlot));
+	for (int i = more - 1; i >= 0; i--)
+	{
+		if (lent.count > 0)
+		{
+			slots[i] = lent.slots[--lent.count];
+			ring->public->occupied++;
+		}
+		else
+			memset(&slots[i], 0, sizeof(RingSlot));
+		buffers[i] = slots[i].buffer;
+	}
+	set_size(ring, ring->public->nbuffers + more);
+	ring->tended = 0;
+}
+
+/* May the slot's buffer be let go, now? */
+static bool
+is_releasable(const Ring *ring, int slotno)
+{
+	return ring->strategy->buffers[slotno] == ring->slots[slotno].buffer &&
+		slot_is_unpinned(ring, slotno) &&
+		(ring->slots[slotno].buffer == InvalidBuffer ||
+		 (compat_read_buf_state(slot_header(ring, slotno)) & BM_DIRTY) == 0);
+}
+
+/*
+ * Let a slot's buffer go.  It was the next one to be reused, so its page shall
+ * not outlive that: it is evicted, unless somebody else uses it.
+ */
+static void
+release(Ring *ring, int slotno)
+{
+	const RingSlot *slot = &ring->slots[slotno];
+	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
+	bool		flushed;
+
+	if (BufferTagsEqual(&header->tag, &slot->tag) &&
+		BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1)
+		compat_evict_unpinned_buffer(slot->buffer, false, &flushed);
+	ring->public->counts.released++;
+	empty_slot(ring, slotno);
+}
+
+/*
+ * Take at most so many slots out of the ring, those that would be taken next,
+ * and let their buffers go.
+ */
+static void
+shrink(Ring *ring, int less)
+{
+	int			first = ring->public->current + 1;
+	int			tail;
+	int			n = 0;
+
+	less = Min(less, ring->public->nbuffers - first);
+	while (n < less && is_releasable(ring, first + n))
+	{
+		if (ring->slots[first + n].buffer != InvalidBuffer)
+			release(ring, first + n);
+		n++;
+	}
+	if (n == 0)
+		return;
+
+	tail = ring->public->nbuffers - first - n;
+	memmove(&ring->strategy->buffers[first], &ring->strategy->buffers[first + n],
+			tail * sizeof(Buffer));
+	memmove(&ring->slots[first], &ring->slots[first + n], tail * sizeof(RingSlot));
+	set_size(ring, ring->public->nbuffers - n);
+	ring->tended = 0;
+}
+
+/*
+ * Give the ring the size that it needs: more at once, less when it was too
+ * large for a whole revolution, and then little by little.
+ */
+static void
+fit_size(Ring *ring)
+{
+	int			needed = buffers_needed(ring);
+	int			nbuffers = ring->public->nbuffers;
+
+	ring->peak = Max(ring->peak, needed);
+	if (needed > nbuffers)
+		grow(ring, Min(Max(needed - nbuffers, ring->reach),
+					   ring->options.capacity - nbuffers));
+	else if (ring->excess > 0)
+	{
+		int			less = Min(Min(ring->excess, ring->reach), nbuffers - needed);
+
+		shrink(ring, less);
+		ring->excess -= less;
+	}
+}
+
+/* The ring has come round: was it too large? */
+static void
+end_revolution(Ring *ring)
+{
+	int			excess = ring->public->nbuffers - Max(ring->peak, ring->options.nbuffers);
+
+	if (!ring->flushed_wal)
+		ring->flush_room = 0;
+	ring->excess = excess >= Max(ring->reach, ring->public->nbuffers / 8) ? excess : 0;
+	ring->peak = 0;
+	ring->flushed_wal = false;
+}
+
+/*
+ * WAL would have to be flushed for the slots that come next.  If the ring may
+ * grow so that one flush serves many pages, let it grow instead: the new slots
+ * come next.  Returns whether it did.
+ */
+static bool
+make_flush_room(Ring *ring, XLogRecPtr lsn)
+{
+	int			more = Min(FLUSH_BATCH, ring->options.capacity - ring->public->nbuffers);
+
+	if (!sizes_itself(ring) || !XLogNeedsFlush(lsn))
+		return false;
+	ring->flushed_wal = true;
+	if (ring->flush_room > 0 || more < ring->reach)
+		return false;
+	ring->flush_room = more;
+	grow(ring, more);
+	tend(ring, InvalidBlockNumber);
+	return true;
 }
 
 /* Ask the WAL writer, half a batch at a time, to flush what we wrote. */
@@ -1042,9 +1218,40 @@ tend(Ring *ring, BlockNumber block)
 	if (ring->options.observe || !ring->options.write_dirty)
 		return;
 
-	if (lsn > ring->flushed)
+	if (lsn > ring->flushed && !make_flush_room(ring, lsn))
 		flush_wal(ring, lsn);
 	announce_wal(ring);
+}
+
+/*
+ * The read stream's callback: which block comes next?
+ *
+ * Runs in batch mode: nothing here blocks but a flush of WAL, which submits
+ * what is staged first.
+ */
+static BlockNumber
+ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
+{
+	Ring	   *ring = (Ring *) arg;
+	BlockNumber block;
+
+	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
+
+	ring_watch(ring);
+	if (block != InvalidBlockNumber)
+		ring->asked[ring->public->counts.blocks++ & ring->asked_mask] = block;
+	if (ring->strategy != NULL)
+	{
+		if (sizes_itself(ring))
+		{
+			if (ring->came_round)
+				end_revolution(ring);
+			ring->came_round = false;
+			fit_size(ring);
+		}
+		tend(ring, block);
+	}
+	return block;
 }
 
 /*
@@ -1092,9 +1299,10 @@ ring_let_go(Ring *ring)
 static void
 lend_slots(Ring *ring)
 {
-	int			nbuffers = ring->options.nbuffers;
+	int			nbuffers = ring->public->nbuffers;
 
-	lent.expected -= nbuffers;
+	lent.expected -= ring->options.capacity;
+	lent.last = nbuffers;
 
 	for (int n = 1; n <= nbuffers; n++)
 	{
@@ -1126,7 +1334,7 @@ ring_lend(Ring *ring)
 	ring_watch(ring);
 	if (ring->slots != NULL && ring->options.observe)
 	{
-		Size		size = ring->options.nbuffers * sizeof(RingSlot);
+		Size		size = ring->public->nbuffers * sizeof(RingSlot);
 
 		ring->kept = MemoryContextAlloc(ring_context, size);
 		memcpy(ring->kept, ring->slots, size);
@@ -1170,12 +1378,18 @@ make_room_to_lend(int nbuffers)
 static void
 take_back(Ring *ring)
 {
+	int			nbuffers;
 	int			taken;
 
 	if (!ring->options.observe)
-		lent.expected += ring->options.nbuffers;
+		lent.expected += ring->options.capacity;
 
-	taken = ring->options.observe ? 0 : Min(ring->options.nbuffers, lent.count);
+	/* Begin with the size that the last one found to be right. */
+	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
+	ring->peak = ring->flush_room = ring->excess = 0;
+	set_size(ring, nbuffers);
+
+	taken = ring->options.observe ? 0 : Min(nbuffers, lent.count);
 	lent.count -= taken;
 	ring->public->occupied = taken;
 	for (int slot = 0; slot < taken; slot++)
@@ -1185,7 +1399,7 @@ take_back(Ring *ring)
 	}
 
 	/* The next slot to be handed out is the first. */
-	ring->strategy->current = ring->public->current = ring->options.nbuffers - 1;
+	ring->strategy->current = ring->public->current = nbuffers - 1;
 	ring->calls_at_rest = 0;
 	ring->pending = 0;
 	ring->tended = 0;
@@ -1206,7 +1420,7 @@ ring_start(Ring *ring)
 		if (ring->kept != NULL)
 		{
 			memcpy(ring->slots, ring->kept,
-				   ring->options.nbuffers * sizeof(RingSlot));
+				   ring->public->nbuffers * sizeof(RingSlot));
 			pfree(ring->kept);
 			ring->kept = NULL;
 		}
@@ -1239,7 +1453,7 @@ ring_close(Ring *ring)
 	ring_watch(ring);
 	ring_drop_rest(ring);
 	if (ring->let_go)
-		lent.expected -= ring->options.nbuffers;
+		lent.expected -= ring->options.capacity;
 	if (!ring->entered)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)
@@ -1268,6 +1482,13 @@ const RingOptions *
 ring_options(const Ring *ring)
 {
 	return &ring->options;
+}
+
+/* What others see of it. */
+const RingPublic *
+ring_public(const Ring *ring)
+{
+	return ring->public;
 }
 
 /* What it did so far. */

@@ -32,6 +32,8 @@ typedef enum RingSource
 typedef struct RingOptions
 {
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
+	int			capacity;		/* what it may grow to; nbuffers: it stays so */
+	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
 	RingSource	source;			/* why this size */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
@@ -59,6 +61,7 @@ typedef struct RingCounts
 	int64		escapes_adopted;	/* somebody else uses it too, replaced */
 	int64		escapes_dirty;	/* reuse needed a WAL flush: slot emptied */
 	int64		slots_lost;		/* held another page meanwhile: slot emptied */
+	int64		released;		/* buffers let go because the ring shrank */
 	int64		wal_flushes;	/* times that we flushed WAL for it */
 } RingCounts;
 
@@ -87,7 +90,8 @@ typedef struct RingSlot
  */
 typedef struct RingPublic
 {
-	int			nbuffers;		/* size in buffers, 0: no ring */
+	int			nbuffers;		/* size in buffers, now; 0: no ring */
+	int			nbuffers_max;	/* the largest that it had */
 	int			occupied;		/* slots that hold a buffer */
 	int			current;		/* the slot that was handed out last */
 	int64		before;			/* counts.consumed when this pass started */
@@ -136,6 +140,7 @@ extern void ring_close(Ring *ring);
 extern void ring_free(Ring *ring);
 
 extern const RingOptions *ring_options(const Ring *ring);
+extern const RingPublic *ring_public(const Ring *ring);
 extern const RingCounts *ring_counts(const Ring *ring);
 
 #endif							/* RINGCTL_RING_H */

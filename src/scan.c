@@ -478,13 +478,13 @@ next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
 static void
 get_facts(const ScanReader *reader, ScanFacts *facts)
 {
-	const RingOptions *options = ring_options(reader->reader.ring);
+	const RingPublic *ring = ring_public(reader->reader.ring);
 
 	facts->plan_node_id = reader->plan_node_id;
 	facts->relid = reader->reader.key.relid;
 	facts->worker = IsParallelWorker() ? ParallelWorkerNumber : -1;
-	facts->nbuffers = options->nbuffers;
-	facts->source = options->source;
+	facts->nbuffers = ring->nbuffers;
+	facts->source = ring_options(reader->reader.ring)->source;
 	facts->scans = reader->reader.scans;
 	facts->elapsed_ms = INSTR_TIME_GET_MILLISEC(reader->reader.elapsed);
 	facts->counts = *ring_counts(reader->reader.ring);
