@@ -22,6 +22,7 @@ OBJS = \
 	src/ring.o \
 	src/rings.o \
 	src/scan.o \
+	src/share.o \
 	src/shared.o
 
 EXTENSION = pg_ringctl

@@ -51,6 +51,10 @@ CREATE FUNCTION pg_ringctl_stats(
     OUT ring_buffers integer,
     OUT ring_buffers_max integer,
     OUT wal_flushes bigint,
+    OUT released bigint,
+    OUT blks_shared bigint,
+    OUT share_waits bigint,
+    OUT share_wait_ms double precision,
     OUT elapsed_ms double precision,
     OUT last_scan timestamptz,
     OUT stats_reset timestamptz)
@@ -66,8 +70,8 @@ CREATE VIEW pg_ringctl_stats AS
            s.blocks, s.blks_hit, s.blks_read, s.blks_unringed,
            s.fills, s.reuses, s.escapes_pinned, s.escapes_dirty,
            s.escapes_adopted, s.slots_lost, s.unconsumed,
-           s.ring_buffers, s.ring_buffers_max, s.wal_flushes,
-           s.elapsed_ms, s.last_scan, s.stats_reset
+           s.ring_buffers, s.ring_buffers_max, s.wal_flushes, s.released,
+           s.blks_shared, s.share_waits, s.share_wait_ms, s.elapsed_ms, s.last_scan, s.stats_reset
       FROM pg_ringctl_stats() s
            JOIN pg_catalog.pg_database d ON d.oid = s.datid
            LEFT JOIN pg_catalog.pg_class c
@@ -97,6 +101,10 @@ COMMENT ON COLUMN pg_ringctl_stats.unconsumed IS 'blocks asked for by look-ahead
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring; 0 if there was none';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'times that WAL was flushed to keep dirty pages in the ring';
+COMMENT ON COLUMN pg_ringctl_stats.released IS 'buffers let go, and evicted, because a ring that sizes itself shrank';
+COMMENT ON COLUMN pg_ringctl_stats.blks_shared IS 'blocks found in shared buffers while other scans of the relation shared their reads';
+COMMENT ON COLUMN pg_ringctl_stats.share_waits IS 'times that a scan waited for a slower one that it shared with';
+COMMENT ON COLUMN pg_ringctl_stats.share_wait_ms IS 'time spent in that, in milliseconds';
 COMMENT ON COLUMN pg_ringctl_stats.elapsed_ms IS 'time that the scans ran, in all their processes, in milliseconds';
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'since when this row counts';
@@ -156,6 +164,9 @@ CREATE FUNCTION pg_ringctl_rings(
     OUT escapes_pinned bigint,
     OUT escapes_dirty bigint,
     OUT escapes_adopted bigint,
+    OUT blks_shared bigint,
+    OUT share_waits bigint,
+    OUT share_wait_ms double precision,
     OUT started timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
@@ -169,7 +180,8 @@ CREATE VIEW pg_ringctl_rings AS
            r.kind, r.source, r.ring_kb, r.ring_buffers, r.occupied,
            r.current_slot, r.look_ahead, r.blocks_done, r.blocks_total,
            r.fills, r.reuses, r.escapes_pinned, r.escapes_dirty,
-           r.escapes_adopted, r.started
+           r.escapes_adopted, r.blks_shared, r.share_waits, r.share_wait_ms,
+           r.started
       FROM pg_ringctl_rings() r
            LEFT JOIN pg_catalog.pg_database d ON d.oid = r.datid
            LEFT JOIN pg_catalog.pg_class c
@@ -198,6 +210,9 @@ COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slo
 COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s was pinned; that one stayed behind';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because somebody else uses the page in the slot''s, too';
+COMMENT ON COLUMN pg_ringctl_rings.blks_shared IS 'blocks found in shared buffers while other scans of the relation shared their reads';
+COMMENT ON COLUMN pg_ringctl_rings.share_waits IS 'times that it waited for a slower scan that it shares with';
+COMMENT ON COLUMN pg_ringctl_rings.share_wait_ms IS 'time spent in that, in milliseconds';
 COMMENT ON COLUMN pg_ringctl_rings.started IS 'when it started to read; a rescan starts anew';
 
 -- pid is what is asked for and, as every ring has one, a column as well
@@ -353,6 +368,10 @@ CREATE FUNCTION pg_ringctl_last_scans(
     OUT escapes_adopted bigint,
     OUT slots_lost bigint,
     OUT wal_flushes bigint,
+    OUT released bigint,
+    OUT blks_shared bigint,
+    OUT share_waits bigint,
+    OUT share_wait_ms double precision,
     OUT elapsed_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'

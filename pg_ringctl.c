@@ -11,6 +11,7 @@
  *	  src/scan.c        the executor: gives each sequential scan its ring
  *	  src/prewarm.c     reads a relation through a ring, or without one
  *	  src/registry.c    who reads through a ring, and the cumulative counters
+ *	  src/share.c       scans that run at the same time share their reads
  *	  src/live.c        the rings that are in use now
  *	  src/escapes.c     the log of buffers that escaped
  *	  src/facts.c       what the scans of a query did, workers included
@@ -48,6 +49,7 @@ int			param_mode = MODE_CONTROL;
 int			param_scan_ring = -1;
 int			param_scan_threshold = -1;
 int			param_dirty_pages = DIRTY_WRITE;
+bool		param_share_scans = true;
 int			param_headroom = 2;
 int			param_max_ring = -1;
 bool		param_track = true;
@@ -123,6 +125,14 @@ define_scan_params(void)
 							 "\"write\" flushes its WAL and writes it, so that the buffer stays in the ring; "
 							 "\"leave\" leaves it behind in shared buffers, as the server does.",
 							 &param_dirty_pages, DIRTY_WRITE, dirty_pages_options,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("pg_ringctl.share_scans",
+							 "Lets scans of one table that run at the same time share their reads.",
+							 "They start where another one is, keep in their rings what the others have still to come to, "
+							 "and the one in front waits a little. "
+							 "Only tables that the server itself would scan synchronized, and rings that size themselves.",
+							 &param_share_scans, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.headroom",

@@ -123,7 +123,7 @@ BEGIN
     same := (stock NOT LIKE '0 %' AND stock = digest(query));
 
     hot := hot_survives();
-    SELECT cached(rel) <= rings * max(ring_buffers) INTO in_ring FROM stats(rel);
+    SELECT cached(rel) <= rings * max(ring_buffers_max) INTO in_ring FROM stats(rel);
     SELECT sum(escapes_pinned + escapes_dirty) = 0 INTO closed FROM pg_ringctl_stats;
     exact := exact();
     RETURN NEXT;

@@ -30,7 +30,7 @@
 PG_FUNCTION_INFO_V1(pg_ringctl_last_scans);
 PG_FUNCTION_INFO_V1(pg_ringctl_resolve);
 
-#define LAST_SCANS_COLUMNS	20
+#define LAST_SCANS_COLUMNS	24
 #define RESOLVE_COLUMNS		7
 
 #define KB_PER_BUFFER		(BLCKSZ / 1024)
@@ -99,6 +99,10 @@ add_facts(ScanFacts *sum, const ScanFacts *facts)
 	to->escapes_adopted += from->escapes_adopted;
 	to->slots_lost += from->slots_lost;
 	to->wal_flushes += from->wal_flushes;
+	to->released += from->released;
+	to->blks_shared += from->blks_shared;
+	to->share_waits += from->share_waits;
+	to->share_wait_us += from->share_wait_us;
 }
 
 /* Which ring, in text: "1792kB  Buffers: 224  Source: chosen". */
@@ -143,6 +147,10 @@ print_counts(ExplainState *es, const RingCounts *counts)
 	ExplainPropertyInteger("Adopted Escapes", NULL, counts->escapes_adopted, es);
 	ExplainPropertyInteger("Lost Slots", NULL, counts->slots_lost, es);
 	ExplainPropertyInteger("WAL Flushes", NULL, counts->wal_flushes, es);
+	ExplainPropertyInteger("Released Buffers", NULL, counts->released, es);
+	ExplainPropertyInteger("Shared Blocks", NULL, counts->blks_shared, es);
+	ExplainPropertyInteger("Share Waits", NULL, counts->share_waits, es);
+	ExplainPropertyFloat("Share Wait Time", "ms", counts->share_wait_us / 1000.0, 3, es);
 }
 
 /* The same in text; which is "Ring", or says which worker's. */
@@ -169,6 +177,13 @@ print_counts_text(ExplainState *es, const char *which, const ScanFacts *facts)
 					 (long long) counts->escapes_dirty,
 					 (long long) counts->escapes_adopted,
 					 (long long) counts->wal_flushes);
+	if (counts->blks_shared == 0 && counts->share_waits == 0)
+		return;
+	ExplainIndentText(es);
+	appendStringInfo(es->str, "%s Sharing: blocks=%lld waits=%lld time=%.3f\n",
+					 which, (long long) counts->blks_shared,
+					 (long long) counts->share_waits,
+					 counts->share_wait_us / 1000.0);
 }
 
 static int
@@ -399,6 +414,10 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
 	values[i++] = Int64GetDatum(counts->escapes_adopted);
 	values[i++] = Int64GetDatum(counts->slots_lost);
 	values[i++] = Int64GetDatum(counts->wal_flushes);
+	values[i++] = Int64GetDatum(counts->released);
+	values[i++] = Int64GetDatum(counts->blks_shared);
+	values[i++] = Int64GetDatum(counts->share_waits);
+	values[i++] = Float8GetDatum(counts->share_wait_us / 1000.0);
 	values[i++] = Float8GetDatum(facts->elapsed_ms);
 	Assert(i == LAST_SCANS_COLUMNS);
 

@@ -31,6 +31,10 @@
 
 #define KB_PER_BUFFER	(BLCKSZ / 1024)
 
+/* How many blocks scans that share may be apart: 16 MB, but at least 1. */
+#define SHARE_WINDOW		(16 * 1024 / KB_PER_BUFFER)
+#define MIN_SHARE_WINDOW	(1024 / KB_PER_BUFFER)
+
 /*
  * policy_source_name
  *		In one word, where a ring's size came from.
@@ -171,6 +175,21 @@ policy_for_size(Relation rel, int ring_kb, RingOptions *options)
 }
 
 /*
+ * Let the ring grow farther while others scan the relation, too: by up to a
+ * window, if there is room for one that is worth it.
+ */
+static void
+add_window(RingOptions *options)
+{
+	int			capacity = cap_ring(options->capacity + SHARE_WINDOW);
+
+	if (capacity - options->capacity < MIN_SHARE_WINDOW)
+		return;
+	options->window = capacity - options->capacity;
+	options->capacity = capacity;
+}
+
+/*
  * policy_for_scan
  *		The options of the ring of a sequential scan of the relation, which
  *		has nblocks blocks, in that mode.  options->nbuffers is 0 if it gets
@@ -192,6 +211,8 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	{
 		set_fixed_size(options, 0, SOURCE_THRESHOLD);
 	}
+	if (options->capacity > options->nbuffers && param_share_scans)
+		add_window(options);
 }
 
 /*

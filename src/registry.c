@@ -35,6 +35,7 @@
 #include "lib/dshash.h"
 #include "params.h"
 #include "registry.h"
+#include "share.h"
 #include "shared.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
@@ -143,6 +144,7 @@ registry_attach(void)
 	shared_attach();
 	live_attach();
 	escapes_attach();
+	share_attach();
 	counters = shared_part(PART_COUNTERS, sizeof(CountersPart), init_counters);
 	attach_rows();
 	MemoryContextSwitchTo(oldcontext);
@@ -302,6 +304,9 @@ add_counts(StatsCounters *sum, const Reader *reader, TimestampTz now)
 	sum->ring.escapes_dirty += counts->escapes_dirty;
 	sum->ring.slots_lost += counts->slots_lost;
 	sum->ring.released += counts->released;
+	sum->ring.blks_shared += counts->blks_shared;
+	sum->ring.share_waits += counts->share_waits;
+	sum->ring.share_wait_us += counts->share_wait_us;
 	sum->ring.wal_flushes += counts->wal_flushes;
 	sum->elapsed_ms += INSTR_TIME_GET_MILLISEC(reader->elapsed);
 

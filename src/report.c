@@ -20,7 +20,7 @@ PG_FUNCTION_INFO_V1(pg_ringctl_stats);
 PG_FUNCTION_INFO_V1(pg_ringctl_stats_info);
 PG_FUNCTION_INFO_V1(pg_ringctl_stats_reset);
 
-#define STATS_COLUMNS	22
+#define STATS_COLUMNS	26
 #define INFO_COLUMNS	4
 
 /* Put one row of counters into the result. */
@@ -52,6 +52,10 @@ put_row(ReturnSetInfo *rsinfo, const StatsRow *row)
 	values[i++] = Int32GetDatum(c->ring_buffers);
 	values[i++] = Int32GetDatum(c->ring_buffers_max);
 	values[i++] = Int64GetDatum(ring->wal_flushes);
+	values[i++] = Int64GetDatum(ring->released);
+	values[i++] = Int64GetDatum(ring->blks_shared);
+	values[i++] = Int64GetDatum(ring->share_waits);
+	values[i++] = Float8GetDatum(ring->share_wait_us / 1000.0);
 	values[i++] = Float8GetDatum(c->elapsed_ms);
 	nulls[i] = (c->last_scan == 0);
 	values[i++] = TimestampTzGetDatum(c->last_scan);

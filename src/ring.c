@@ -94,6 +94,9 @@
  */
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
+/* How often it is remembered how much was read so far: see ring_keep(). */
+#define BLOCKS_PER_LOG	16
+
 /*
  * So many slots beyond the reach are looked at one by one for an unpinned one,
  * then in steps that double.  Look-ahead pins the newest slots without a gap,
@@ -148,6 +151,10 @@ struct Ring
 	int			peak;			/* most buffers needed in this revolution */
 	int			flush_room;		/* of them, to flush WAL for many pages */
 	bool		flushed_wal;	/* was that needed in this revolution? */
+	int			keep;			/* reads that others have still to come to */
+	int64	   *reads_log;		/* blks_read at every so many blocks */
+	int64		log_mask;
+	int64		hits_seen;		/* when sharing was last counted */
 	int			excess;			/* slots that it shall get rid of */
 	bool		came_round;		/* since this was last looked at */
 
@@ -397,6 +404,13 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 	ring->asked_mask = pg_nextpower2_32(ahead) - 1;
 	ring->asked = MemoryContextAlloc(ring_context,
 									 (ring->asked_mask + 1) * sizeof(BlockNumber));
+
+	if (ring->options.window > 0)
+	{
+		ring->log_mask = pg_nextpower2_32(ring->options.window / BLOCKS_PER_LOG + 4) - 1;
+		ring->reads_log = MemoryContextAllocZero(ring_context,
+												 (ring->log_mask + 1) * sizeof(int64));
+	}
 
 	ring->next_block = next_block;
 	ring->next_block_arg = next_block_arg;
@@ -989,6 +1003,57 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 	ring->flushed = Max(ring->flushed, lsn);
 }
 
+/* Where it is remembered how many reads there had been at a block. */
+static inline int64 *
+logged_reads(const Ring *ring, int64 blocks)
+{
+	return &ring->reads_log[(blocks / BLOCKS_PER_LOG) & ring->log_mask];
+}
+
+/*
+ * ring_keep
+ *		Keep what was read since so many blocks ago: others will come there.
+ *
+ * Only what this ring has read itself is in its slots; the others keep what
+ * they have read.
+ */
+void
+ring_keep(Ring *ring, int64 blocks)
+{
+	int64		since = ring->public->counts.blocks - blocks - BLOCKS_PER_LOG;
+
+	if (ring->reads_log == NULL)
+		return;
+	blocks = Min(blocks, ring->options.window);
+	if (blocks <= 0 || since < 0)
+		ring->keep = (int) Min(blocks, ring->public->counts.blks_read);
+	else
+		ring->keep = (int) (ring->public->counts.blks_read - *logged_reads(ring, since));
+	ring->keep = Max(0, Min(ring->keep, ring->options.window));
+}
+
+/*
+ * ring_count_sharing
+ *		Count what was found since the last call, if others share now, and how
+ *		long the scan waited for them, in microseconds (0: it did not).
+ */
+void
+ring_count_sharing(Ring *ring, bool shared, int64 waited_us)
+{
+	RingCounts *counts = &ring->public->counts;
+	int64		hits = counts->blocks - counts->blks_read;
+
+	/* what was asked for last is not read yet: made up for the next time */
+	if (shared)
+		counts->blks_shared += hits - ring->hits_seen;
+	ring->hits_seen = hits;
+	if (waited_us > 0)
+	{
+		counts->share_waits++;
+		counts->share_wait_us += waited_us;
+	}
+}
+
 /* Can the ring's size change? */
 static inline bool
 sizes_itself(const Ring *ring)
@@ -999,13 +1064,15 @@ sizes_itself(const Ring *ring)
 /*
  * How many buffers does the ring need now?  As many as the stream has asked
  * for and the reader has not got yet, which are pinned, being read or about to
- * be; a read more; the headroom; and room for a flush of WAL.
+ * be; a read more; the headroom; room for a flush of WAL; and what other scans
+ * that share have still to come to.
  */
 static int
 buffers_needed(const Ring *ring)
 {
 	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
-	int64		needed = ahead + ring->reach + ring->options.headroom + ring->flush_room;
+	int64		needed = ahead + ring->reach + ring->options.headroom +
+		ring->flush_room + ring->keep;
 
 	needed = Max(needed, ring->options.nbuffers);
 	return (int) Min(needed, ring->options.capacity);
@@ -1238,6 +1305,8 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
 
 	ring_watch(ring);
+	if (ring->reads_log != NULL && ring->public->counts.blocks % BLOCKS_PER_LOG == 0)
+		*logged_reads(ring, ring->public->counts.blocks) = ring->public->counts.blks_read;
 	if (block != InvalidBlockNumber)
 		ring->asked[ring->public->counts.blocks++ & ring->asked_mask] = block;
 	if (ring->strategy != NULL)
@@ -1386,7 +1455,7 @@ take_back(Ring *ring)
 
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
-	ring->peak = ring->flush_room = ring->excess = 0;
+	ring->peak = ring->flush_room = ring->excess = ring->keep = 0;
 	set_size(ring, nbuffers);
 
 	taken = ring->options.observe ? 0 : Min(nbuffers, lent.count);
@@ -1472,6 +1541,8 @@ ring_free(Ring *ring)
 		pfree(ring->kept);
 	if (ring->asked != NULL)
 		pfree(ring->asked);
+	if (ring->reads_log != NULL)
+		pfree(ring->reads_log);
 	if (ring->strategy != NULL)
 		pfree(ring->strategy);
 	pfree(ring);
@@ -1482,6 +1553,16 @@ const RingOptions *
 ring_options(const Ring *ring)
 {
 	return &ring->options;
+}
+
+/* Of the blocks that were asked for, the next one to get; or an invalid one. */
+BlockNumber
+ring_next_to_get(const Ring *ring)
+{
+	int64		next = next_to_consume(ring);
+
+	return next < ring->public->counts.blocks ?
+		ring->asked[next & ring->asked_mask] : InvalidBlockNumber;
 }
 
 /* What others see of it. */

@@ -34,6 +34,7 @@ typedef struct RingOptions
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
 	int			capacity;		/* what it may grow to; nbuffers: it stays so */
 	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
+	int			window;			/* most blocks to keep for other scans */
 	RingSource	source;			/* why this size */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
@@ -63,6 +64,9 @@ typedef struct RingCounts
 	int64		slots_lost;		/* held another page meanwhile: slot emptied */
 	int64		released;		/* buffers let go because the ring shrank */
 	int64		wal_flushes;	/* times that we flushed WAL for it */
+	int64		blks_shared;	/* blocks found while sharing with others */
+	int64		share_waits;	/* times that it waited for them */
+	int64		share_wait_us;	/* and how long, in microseconds */
 } RingCounts;
 
 /* In what state a slot's buffer was when it was last within reach. */
@@ -126,6 +130,8 @@ extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
 									 ReadStreamBlockNumberCB next_block,
 									 void *next_block_arg);
 extern void ring_watch(Ring *ring);
+extern void ring_keep(Ring *ring, int64 blocks);
+extern void ring_count_sharing(Ring *ring, bool shared, int64 waited_us);
 extern void ring_consume(Ring *ring, BlockNumber block);
 extern void ring_consume_next(Ring *ring);
 extern void ring_consume_rest(Ring *ring);
@@ -140,6 +146,7 @@ extern void ring_close(Ring *ring);
 extern void ring_free(Ring *ring);
 
 extern const RingOptions *ring_options(const Ring *ring);
+extern BlockNumber ring_next_to_get(const Ring *ring);
 extern const RingPublic *ring_public(const Ring *ring);
 extern const RingCounts *ring_counts(const Ring *ring);
 

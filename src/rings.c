@@ -21,7 +21,7 @@
 PG_FUNCTION_INFO_V1(pg_ringctl_rings);
 PG_FUNCTION_INFO_V1(pg_ringctl_ring_slots);
 
-#define RINGS_COLUMNS	20
+#define RINGS_COLUMNS	23
 #define SLOTS_COLUMNS	12
 
 /* Put one ring into the result. */
@@ -58,6 +58,9 @@ put_ring(ReturnSetInfo *rsinfo, const LiveView *view)
 	values[i++] = Int64GetDatum(counts->escapes_pinned);
 	values[i++] = Int64GetDatum(counts->escapes_dirty);
 	values[i++] = Int64GetDatum(counts->escapes_adopted);
+	values[i++] = Int64GetDatum(counts->blks_shared);
+	values[i++] = Int64GetDatum(counts->share_waits);
+	values[i++] = Float8GetDatum(counts->share_wait_us / 1000.0);
 	values[i++] = TimestampTzGetDatum(view->info.started);
 	Assert(i == RINGS_COLUMNS);
 

@@ -51,6 +51,9 @@
 #include "postmaster/bgworker.h"
 #include "registry.h"
 #include "scan.h"
+#include "share.h"
+#include "shared.h"
+#include "storage/spin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -85,6 +88,8 @@ typedef struct ScanReader
 								 * its leader, not of a function's in it */
 	HeapScanDesc scan;
 	EnabledMark enabled;
+	ShareScan  *share;			/* its part in sharing; NULL if it has none */
+	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
 	bool		ended;			/* the stream was told that there is no more */
 } ScanReader;
@@ -158,10 +163,20 @@ forget_query(QueryScans *query)
 	pfree(query);
 }
 
+/* The scan does not share its reads any more. */
+static void
+leave_sharing(ScanReader *reader)
+{
+	if (reader->share != NULL)
+		share_leave(reader->share);
+	reader->share = NULL;
+}
+
 /* A reader is about to go: take it out of all lists. */
 static void
 unlink_reader(ScanReader *reader)
 {
+	leave_sharing(reader);
 	deactivate(reader);
 	dlist_delete(&reader->reader.node);
 }
@@ -331,6 +346,8 @@ turn(ScanReader *reader)
 {
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
+	leave_sharing(reader);
+	ring_keep(reader->reader.ring, 0);
 	note_consumed(reader);
 	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
@@ -375,11 +392,127 @@ hand_out(ScanReader *reader, BlockNumber block)
 	if (block == InvalidBlockNumber)
 	{
 		reader->ended = true;
+		leave_sharing(reader);
+		ring_keep(reader->reader.ring, 0);
 		registry_hide(&reader->reader);
 		registry_stop_clock(&reader->reader);
 		watch_node(reader);
 	}
 	return block;
+}
+
+/* How far is it from one block to another, forward? */
+static inline int64
+blocks_between(BlockNumber from, BlockNumber to, BlockNumber nblocks)
+{
+	return to >= from ? to - from : (int64) nblocks - from + to;
+}
+
+/*
+ * Tell the others where the scan is, keep for them what they have still to come
+ * to, and if it is too far in front, wait for them.
+ */
+static void
+step(ScanReader *reader, BlockNumber block, BlockNumber start)
+{
+	Ring	   *ring = reader->reader.ring;
+	BlockNumber next = ring_next_to_get(ring);
+	BlockNumber nblocks = reader->scan->rs_nblocks;
+	const ShareState *state;
+	int64		waited_us = 0;
+
+	if (next == InvalidBlockNumber)
+		next = block;
+	state = share_step(reader->share, blocks_between(start, block, nblocks),
+					   blocks_between(start, next, nblocks));
+	if (unlikely(state->wait))
+	{
+		instr_time	start;
+		instr_time	end;
+
+		INSTR_TIME_SET_CURRENT(start);
+		while (state->wait && enabled_still(&reader->enabled))
+			state = share_wait(reader->share);
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, start);
+		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
+	}
+	ring_keep(ring, state->behind);
+	ring_count_sharing(ring, state->shared, waited_us);
+}
+
+/*
+ * Would the server synchronize this scan with others, and can its ring keep
+ * what they need?  Only in its first pass: a rescan starts where it did.
+ */
+static bool
+may_share(ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+	bool		first = !reader->begun;
+
+	reader->begun = true;
+	return first && param_share_scans && shared_attached() &&
+		ring_options(reader->reader.ring)->window > 0 &&
+		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
+		ScanDirectionIsForward(scan->rs_dir) &&
+		scan->rs_nblocks > 0 && scan->rs_numblocks == InvalidBlockNumber;
+}
+
+/* Join those who scan the same relation, and start where they are. */
+static void
+join(ScanReader *reader, BlockNumber start, bool may_move)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(scan_context);
+	HeapScanDesc scan = reader->scan;
+
+	reader->share = share_join(scan->rs_base.rs_rd, scan->rs_nblocks,
+							   ring_options(reader->reader.ring)->window,
+							   start, may_move);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+static void
+begin_sharing(ScanReader *reader)
+{
+	if (!may_share(reader))
+		return;
+	join(reader, reader->scan->rs_startblock, true);
+	if (reader->share != NULL)
+		reader->scan->rs_startblock = share_start(reader->share);
+}
+
+/*
+ * A parallel scan has one start for all its processes: the first one of them
+ * may choose it, as long as there is none.
+ */
+static void
+begin_sharing_parallel(ScanReader *reader, ParallelBlockTableScanDesc pscan)
+{
+	bool		share = pscan->base.phs_syncscan && may_share(reader);
+
+	if (share && pscan->phs_startblock == InvalidBlockNumber)
+	{
+		join(reader, 0, true);
+		if (reader->share != NULL)
+		{
+			BlockNumber start = share_start(reader->share);
+			bool		first = false;
+
+			SpinLockAcquire(&pscan->phs_mutex);
+			if (pscan->phs_startblock == InvalidBlockNumber)
+			{
+				pscan->phs_startblock = start;
+				first = true;
+			}
+			SpinLockRelease(&pscan->phs_mutex);
+			if (!first)
+				leave_sharing(reader);
+		}
+	}
+	compat_parallelscan_startblock_init(reader->scan);
+	if (share && reader->share == NULL)
+		join(reader, pscan->phs_startblock, false);
 }
 
 /* Where the scan starts; the same as heapgettup_initial_block(). */
@@ -443,12 +576,15 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 	if (unlikely(!scan->rs_inited))
 	{
 		begin_pass(reader);
+		begin_sharing(reader);
 		scan->rs_prefetch_block = initial_block(scan);
 		scan->rs_inited = true;
 	}
 	else
 		scan->rs_prefetch_block = advance_block(scan);
 
+	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber)
+		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
@@ -460,17 +596,21 @@ next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
 	ScanReader *reader = (ScanReader *) arg;
 	HeapScanDesc scan = reader->scan;
 
+	ParallelBlockTableScanDesc pscan =
+		(ParallelBlockTableScanDesc) scan->rs_base.rs_parallel;
+
 	if (unlikely(!scan->rs_inited))
 	{
 		begin_pass(reader);
-		compat_parallelscan_startblock_init(scan);
+		begin_sharing_parallel(reader, pscan);
 		scan->rs_inited = true;
 	}
 	scan->rs_prefetch_block =
 		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
-										  scan->rs_parallelworkerdata,
-										  (ParallelBlockTableScanDesc) scan->rs_base.rs_parallel);
+										  scan->rs_parallelworkerdata, pscan);
 
+	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber)
+		step(reader, scan->rs_prefetch_block, pscan->phs_startblock);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
@@ -800,6 +940,8 @@ pause_reader(ScanReader *reader)
 	registry_stop_clock(&reader->reader);
 	ring_watch(reader->reader.ring);
 	note_consumed(reader);
+	if (reader->share != NULL)
+		share_pause(reader->share, true);
 }
 
 /* The query's readers go on, or pause. */
@@ -818,6 +960,8 @@ set_running(EState *estate, bool running)
 		{
 			registry_start_clock(&reader->reader);
 			ring_resume(reader->reader.ring);
+			if (reader->share != NULL)
+				share_pause(reader->share, false);
 		}
 		else if (!running)
 			pause_reader(reader);

@@ -9,6 +9,7 @@
  *	    | parts[]       ------+----->| live       live.c: places and rings |
  *	    | offs                |      | escapes    escapes.c: the log       |
  *	    +---------------------+      | facts      facts.c: from workers    |
+ *	                                 | share      share.c: who is where    |
  *	                                 +-------------------------------------+
  *
  * The segment comes from the DSM registry, so that nobody has to restart the

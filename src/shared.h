@@ -20,9 +20,10 @@ typedef enum SharedPart
 	PART_LIVE,					/* live.c */
 	PART_ESCAPES,				/* escapes.c */
 	PART_FACTS,					/* facts.c */
+	PART_SHARE,					/* share.c */
 } SharedPart;
 
-#define NUM_SHARED_PARTS	(PART_FACTS + 1)
+#define NUM_SHARED_PARTS	(PART_SHARE + 1)
 
 /* Fills a new part; not before it has, another process can see it. */
 typedef void (*SharedInit) (void *part);

@@ -1,0 +1,527 @@
+/*-------------------------------------------------------------------------
+ *
+ * share.c
+ *	  Scans of one relation that run at the same time share their reads.
+ *
+ * A scan that begins starts where another one is, and from then on each of
+ * them finds in shared_buffers what the one in front has read, as long as
+ * they stay close.  Two things keep them close: whoever reads keeps in its
+ * ring what the others have still to come to, and whoever is too far in front
+ * waits a little.
+ *
+ *	    --- v ------------------------------------------------------------>
+ *	        rear                                   front
+ *	          C........B............................A
+ *	          |<------------- behind -------------->|
+ *	          |<---------------- window ------------------->|
+ *
+ *	    A keeps in its ring what it has read since C's position, B as well.
+ *	    A waits when "behind" comes close to the window.
+ *
+ * The positions are on a line, not on a circle.  A scan's v is the number of
+ * the block that it asks for (for the others, that it has got: what is between
+ * is its look-ahead, and pinned), and it goes on counting when the scan wraps
+ * around at the relation's end.  A scan that begins takes over the v of the
+ * one that it starts at.  So it is always clear who is in front, whoever is
+ * last never waits, and no two wait for each other, however small the
+ * relation is.  (Scans that began before the relation grew wrap around a
+ * little earlier; that may be off by much less than a window.)
+ *
+ * Nobody is waited for who
+ *	  - is of the same process or lock group: a self-join, a leader and its
+ *	    workers;
+ *	  - does not run: its cursor is idle, or its process waits for a client, a
+ *	    lock, another process or the time;
+ *	  - has not moved for PATIENCE_MS;
+ *	  - or has cost more than it can be worth.  Let the one in front be r times
+ *	    as fast.  If it waits, it takes r times as long.  If it does not, both
+ *	    read for themselves, and where storage is the limit, the slower one
+ *	    takes 1/r of what it has: then it takes 1 + 1/r times as long.  That is
+ *	    the same for r = 1.618.  So nobody waits longer than 0.618 of the time
+ *	    that it has run.
+ * The last two are let go: for good, by all.  So is one that is farther behind
+ * than two windows.  Who is let go is a level lower from then on, and those on
+ * one level share with each other: the slow ones, too.
+ *
+ * The members are in a fixed array, linked by relation.  Joining and leaving
+ * take the lock; a member writes its own position without it; who looks at
+ * the others takes it in shared mode, if it can have it at once, or looks the
+ * next time.
+ *
+ * The ideas are those of synchronized scans (syncscan.c) and of the thread
+ * "Buffer cache is not scan resistant" on pgsql-hackers.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "portability/instr_time.h"
+#include "share.h"
+#include "shared.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+/* Who has not moved for so long is not waited for any more. */
+#define PATIENCE_MS		200
+
+/* What a scan may wait, of the time that it has run: see above. */
+#define WORTH_WAITING	0.618
+
+/* What a scan may wait at first, before it has run for long. */
+#define CREDIT_MS		100
+
+/* How long one wait takes before the others are looked at again. */
+#define NAP_US			200
+
+/* So many blocks between two looks at the others. */
+#define BLOCKS_PER_LOOK	16
+
+typedef struct Member
+{
+	RelFileLocator locator;		/* relNumber 0: not in use */
+	int			next;			/* of the same relation, in a circle */
+	BlockNumber nblocks;
+	ProcNumber	proc;
+	ProcNumber	lock_group;		/* its leader's, or its own */
+	uint64		first_v;		/* where the scan began, with all its workers */
+	/* these change without the lock */
+	pg_atomic_uint64 v;
+	pg_atomic_uint32 paused;
+	pg_atomic_uint32 level;		/* times that it was let go */
+} Member;
+
+typedef struct SharePart
+{
+	LWLock		lock;
+	int			nmembers;
+	Member		members[FLEXIBLE_ARRAY_MEMBER];
+} SharePart;
+
+struct ShareScan
+{
+	Member	   *member;
+	int			window;			/* blocks */
+	uint64		v;
+	uint64		next_look;		/* when v is here */
+	ShareState	state;			/* what it saw then */
+	Member	   *rear;			/* whom it waits for, or NULL */
+	uint64		rear_v;			/* where that was when it last moved */
+	instr_time	rear_moved;		/* and when */
+	instr_time	began;
+	double		waited_ms;
+};
+
+static SharePart *share = NULL;
+static uint32 wait_event = 0;
+
+static int
+members_wanted(void)
+{
+	return 2 * MaxBackends;
+}
+
+static void
+init_share(void *part)
+{
+	SharePart  *new = part;
+
+	LWLockInitialize(&new->lock, shared_tranche());
+	new->nmembers = members_wanted();
+	for (int i = 0; i < new->nmembers; i++)
+	{
+		pg_atomic_init_u64(&new->members[i].v, 0);
+		pg_atomic_init_u32(&new->members[i].paused, 0);
+		pg_atomic_init_u32(&new->members[i].level, 0);
+	}
+}
+
+/*
+ * share_attach
+ *		Attach this process; raises an error if that can't be done.
+ */
+void
+share_attach(void)
+{
+	if (share == NULL)
+		share = shared_part(PART_SHARE,
+							offsetof(SharePart, members) +
+							members_wanted() * sizeof(Member), init_share);
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("RingShare");
+}
+
+static inline bool
+in_use(const Member *member)
+{
+	return RelFileNumberIsValid(member->locator.relNumber);
+}
+
+static inline bool
+is_paused(Member *member)
+{
+	return pg_atomic_read_u32(&member->paused) != 0;
+}
+
+static inline uint32
+level_of(Member *member)
+{
+	return pg_atomic_read_u32(&member->level);
+}
+
+/* For good: a level only grows. */
+static void
+let_go(Member *member, uint32 level)
+{
+	pg_atomic_compare_exchange_u32(&member->level, &level, level + 1);
+}
+
+static double
+milliseconds_since(instr_time then)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, then);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
+static ProcNumber
+my_lock_group(void)
+{
+	return MyProc->lockGroupLeader ? GetNumberFromPGProc(MyProc->lockGroupLeader) :
+		MyProcNumber;
+}
+
+/* Can their positions be compared?  Off by a little is good enough. */
+static bool
+same_size(BlockNumber a, BlockNumber b, int window)
+{
+	return Max(a, b) - Min(a, b) <= (BlockNumber) (window / 8);
+}
+
+/*
+ * The scan of the same lock group that has begun already at this block: a
+ * parallel scan's, of which we are a worker or the leader.  The lock is held.
+ */
+static Member *
+same_scan(const RelFileLocator *locator, BlockNumber nblocks, BlockNumber start)
+{
+	for (int i = 0; i < share->nmembers; i++)
+	{
+		Member	   *member = &share->members[i];
+
+		if (RelFileLocatorEquals(member->locator, *locator) &&
+			member->lock_group == my_lock_group() &&
+			member->nblocks == nblocks && member->first_v % nblocks == start)
+			return member;
+	}
+	return NULL;
+}
+
+/* Does a scan of this relation that begins want to start where this one is? */
+static bool
+is_to_follow(Member *member, const RelFileLocator *locator, BlockNumber nblocks,
+			 int window)
+{
+	return RelFileLocatorEquals(member->locator, *locator) &&
+		!is_paused(member) && same_size(member->nblocks, nblocks, window);
+}
+
+/*
+ * The last one of those that are together at the front, on the uppermost level:
+ * whoever starts there finds all that they have read.  The lock is held.
+ */
+static Member *
+best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
+{
+	Member	   *front = NULL;
+	Member	   *best = NULL;
+
+	for (int i = 0; i < share->nmembers; i++)
+	{
+		Member	   *member = &share->members[i];
+
+		if (is_to_follow(member, locator, nblocks, window) &&
+			(front == NULL || level_of(member) < level_of(front) ||
+			 (level_of(member) == level_of(front) &&
+			  pg_atomic_read_u64(&member->v) > pg_atomic_read_u64(&front->v))))
+			front = member;
+	}
+	best = front;
+	for (int i = 0; front != NULL && i < share->nmembers; i++)
+	{
+		Member	   *member = &share->members[i];
+		uint64		v = pg_atomic_read_u64(&member->v);
+
+		if (is_to_follow(member, locator, nblocks, window) &&
+			level_of(member) == level_of(front) &&
+			v + window >= pg_atomic_read_u64(&front->v) &&
+			v < pg_atomic_read_u64(&best->v))
+			best = member;
+	}
+	return best;
+}
+
+/* Put a new member into the array; NULL if it is full.  The lock is held. */
+static Member *
+add_member(const RelFileLocator *locator)
+{
+	Member	   *new = NULL;
+	Member	   *other = NULL;
+
+	for (int i = 0; i < share->nmembers; i++)
+	{
+		Member	   *member = &share->members[i];
+
+		if (!in_use(member))
+			new = new ? new : member;
+		else if (RelFileLocatorEquals(member->locator, *locator))
+			other = member;
+	}
+	if (new == NULL)
+		return NULL;
+	new->locator = *locator;
+	if (other)
+	{
+		new->next = other->next;
+		other->next = new - share->members;
+	}
+	else
+		new->next = new - share->members;
+	return new;
+}
+
+/*
+ * share_join
+ *		A scan of the relation, which has nblocks blocks, begins; returns its
+ *		part, palloc'd in the current memory context, or NULL if there is no
+ *		room for one more.
+ *
+ * window: how many blocks back this scan can keep for others.  start: where it
+ * would begin; if may_move, it shall begin at share_start() instead.
+ */
+ShareScan *
+share_join(Relation rel, BlockNumber nblocks, int window, BlockNumber start,
+		   bool may_move)
+{
+	ShareScan  *scan = palloc0(sizeof(ShareScan));
+	const RelFileLocator *locator = &rel->rd_locator;
+	Member	   *to_follow = NULL;
+	Member	   *member;
+	uint64		first_v = start;
+
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	if (may_move)
+		to_follow = best_to_follow(locator, nblocks, window);
+	else
+		to_follow = same_scan(locator, nblocks, start);
+	if (to_follow != NULL)
+		first_v = may_move ? pg_atomic_read_u64(&to_follow->v) : to_follow->first_v;
+
+	member = add_member(locator);
+	if (member != NULL)
+	{
+		member->nblocks = nblocks;
+		member->proc = MyProcNumber;
+		member->lock_group = my_lock_group();
+		member->first_v = first_v;
+		pg_atomic_write_u64(&member->v, first_v);
+		pg_atomic_write_u32(&member->paused, 0);
+		pg_atomic_write_u32(&member->level, to_follow ? level_of(to_follow) : 0);
+	}
+	LWLockRelease(&share->lock);
+
+	if (member == NULL)
+	{
+		pfree(scan);
+		return NULL;
+	}
+	scan->member = member;
+	scan->window = window;
+	scan->v = scan->next_look = first_v;
+	INSTR_TIME_SET_CURRENT(scan->began);
+	return scan;
+}
+
+/* The block that the scan begins with. */
+BlockNumber
+share_start(const ShareScan *scan)
+{
+	return (BlockNumber) (scan->member->first_v % scan->member->nblocks);
+}
+
+/*
+ * Does the process of this member run, so that waiting for it may help?  Not if
+ * it waits itself for a client, a lock, another process or the time.
+ */
+static bool
+is_running(const Member *member)
+{
+	uint32		info = *(volatile uint32 *) &GetPGProcByNumber(member->proc)->wait_event_info;
+
+	switch (info & 0xFF000000)
+	{
+		case PG_WAIT_LOCK:
+		case PG_WAIT_CLIENT:
+		case PG_WAIT_IPC:
+		case PG_WAIT_TIMEOUT:
+		case PG_WAIT_ACTIVITY:
+			return false;
+		default:
+			return true;
+	}
+}
+
+/* Remember who is last, and since when it has been there. */
+static void
+note_rear(ShareScan *scan, Member *rear, uint64 v)
+{
+	if (rear != NULL && (rear != scan->rear || v != scan->rear_v))
+	{
+		scan->rear_v = v;
+		INSTR_TIME_SET_CURRENT(scan->rear_moved);
+	}
+	scan->rear = rear;
+}
+
+/* Has waiting for the last one gone on for too long? */
+static bool
+is_out_of_patience(const ShareScan *scan)
+{
+	double		ran = milliseconds_since(scan->began) - scan->waited_ms;
+
+	return milliseconds_since(scan->rear_moved) > PATIENCE_MS ||
+		scan->waited_ms > CREDIT_MS + WORTH_WAITING * ran;
+}
+
+/* Look at the others.  The lock is held, in shared mode. */
+static void
+look_at_others(ShareScan *scan)
+{
+	Member	   *me = scan->member;
+	Member	   *rear = NULL;
+	uint64		rear_v = 0;
+	uint64		last_v = scan->v;
+	uint32		level = level_of(me);
+	int			nothers = 0;
+
+	for (int i = me->next; &share->members[i] != me; i = share->members[i].next)
+	{
+		Member	   *member = &share->members[i];
+		uint64		v;
+
+		if (is_paused(member) || level_of(member) != level ||
+			!same_size(member->nblocks, me->nblocks, scan->window))
+			continue;
+		v = pg_atomic_read_u64(&member->v);
+		if (v + 2 * scan->window < scan->v && member->lock_group != me->lock_group)
+		{
+			let_go(member, level);
+			continue;
+		}
+		if (v > scan->v + scan->window || v + scan->window < scan->v)
+			continue;
+		nothers++;
+		last_v = Min(last_v, v);
+		if (v < scan->v && member->lock_group != me->lock_group &&
+			is_running(member) && (rear == NULL || v < rear_v))
+		{
+			rear = member;
+			rear_v = v;
+		}
+	}
+
+	note_rear(scan, rear, rear_v);
+	scan->state.shared = nothers > 0;
+	scan->state.behind = scan->v - last_v;
+	scan->state.wait = rear != NULL && scan->v - rear_v > 3 * (uint64) scan->window / 4;
+	if (scan->state.wait && is_out_of_patience(scan))
+	{
+		let_go(rear, level);
+		scan->state.wait = false;
+	}
+}
+
+/* Look at the others if the lock can be had; else the next time. */
+static void
+try_to_look(ShareScan *scan)
+{
+	if (!LWLockConditionalAcquire(&share->lock, LW_SHARED))
+		return;
+	look_at_others(scan);
+	LWLockRelease(&share->lock);
+	scan->next_look = scan->v + BLOCKS_PER_LOOK;
+}
+
+/*
+ * share_step
+ *		The scan asks for a block, and comes to another one next; both as so
+ *		many after its first one.
+ */
+const ShareState *
+share_step(ShareScan *scan, int64 offset, int64 next_offset)
+{
+	uint64		v = scan->member->first_v + offset;
+
+	scan->state.behind += (int64) (v - scan->v);
+	scan->v = v;
+	pg_atomic_write_u64(&scan->member->v, scan->member->first_v + next_offset);
+	if (v >= scan->next_look)
+		try_to_look(scan);
+	if (!scan->state.shared)
+		scan->state.behind = 0;
+	return &scan->state;
+}
+
+/*
+ * share_wait
+ *		Wait a little, as share_step() said, and look again.  Can be cancelled.
+ */
+const ShareState *
+share_wait(ShareScan *scan)
+{
+	instr_time	start;
+
+	INSTR_TIME_SET_CURRENT(start);
+	compat_submit_staged();
+	pgstat_report_wait_start(wait_event);
+	pg_usleep(NAP_US);
+	pgstat_report_wait_end();
+	CHECK_FOR_INTERRUPTS();
+	scan->waited_ms += milliseconds_since(start);
+	try_to_look(scan);
+	return &scan->state;
+}
+
+/*
+ * share_pause
+ *		The scan stops for an unknown time, or goes on.
+ */
+void
+share_pause(ShareScan *scan, bool paused)
+{
+	pg_atomic_write_u32(&scan->member->paused, paused ? 1 : 0);
+}
+
+/*
+ * share_leave
+ *		The scan does not share any more; frees its part.  Does not throw.
+ */
+void
+share_leave(ShareScan *scan)
+{
+	Member	   *me = scan->member;
+	int			index = me - share->members;
+	int			i = me->next;
+
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	while (share->members[i].next != index)
+		i = share->members[i].next;
+	share->members[i].next = me->next;
+	memset(&me->locator, 0, sizeof(RelFileLocator));
+	LWLockRelease(&share->lock);
+	pfree(scan);
+}
