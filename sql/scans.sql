@@ -271,7 +271,10 @@ BEGIN
     END LOOP;
     SELECT * INTO said FROM pg_ringctl_resolve(rel);
     EXECUTE 'SELECT count(*) FROM ' || rel;
-    RETURN QUERY SELECT l.source, l.source = said.source, l.ring_buffers = said.ring_buffers AND l.ring_kb = said.ring_kb,
+    -- a ring that sizes itself begins as was said, and may have grown
+    RETURN QUERY SELECT l.source, l.source = said.source,
+                        l.ring_buffers = said.ring_buffers AND l.ring_kb = said.ring_kb OR
+                        current_setting('pg_ringctl.scan_ring') = '-1' AND l.ring_buffers > said.ring_buffers,
                         l.blocks = said.blocks
                    FROM pg_ringctl_last_scans() l;
 END $$;

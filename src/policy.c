@@ -270,7 +270,7 @@ policy_in_words(BlockNumber nblocks, ScanMode mode, const RingOptions *options)
 							"the size is that of pg_ringctl.scan_ring");
 		case SOURCE_CHOSEN:
 			return psprintf("chosen because pg_ringctl.scan_ring is -1: "
-							"%d buffers to begin with, and up to %d as look-ahead and dirty pages need them",
+							"%d buffers to begin with, up to %d where look-ahead, dirty pages or sharing need them",
 							options->nbuffers, options->capacity);
 		case SOURCE_MAX_RING:
 			return psprintf("capped by pg_ringctl.max_ring%s", param_max_ring < 0 ?

@@ -96,7 +96,8 @@ SELECT is(pg_get_function_arguments('pg_ringctl_last_scans'::regproc),
     'OUT ring_buffers integer, OUT source text, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
     'OUT blks_unringed bigint, OUT unconsumed bigint, OUT fills bigint, OUT reuses bigint, '
     'OUT escapes_pinned bigint, OUT escapes_dirty bigint, OUT escapes_adopted bigint, OUT slots_lost bigint, '
-    'OUT wal_flushes bigint, OUT elapsed_ms double precision', 'result of pg_ringctl_last_scans');
+    'OUT wal_flushes bigint, OUT released bigint, OUT blks_shared bigint, OUT share_waits bigint, '
+    'OUT share_wait_ms double precision, OUT elapsed_ms double precision', 'result of pg_ringctl_last_scans');
 SELECT function_returns('ringctl', 'pg_ringctl_resolve', ARRAY['regclass'], 'record');
 SELECT is(pg_get_function_arguments('pg_ringctl_resolve'::regproc),
     'relation regclass, OUT ring_kb bigint, OUT ring_buffers integer, OUT source text, OUT look_ahead integer, '
@@ -120,6 +121,8 @@ INSERT INTO expected_columns (viewname, column_name, type) VALUES
     ('pg_ringctl_stats', 'slots_lost', 'bigint'), ('pg_ringctl_stats', 'unconsumed', 'bigint'),
     ('pg_ringctl_stats', 'ring_buffers', 'integer'),
     ('pg_ringctl_stats', 'ring_buffers_max', 'integer'), ('pg_ringctl_stats', 'wal_flushes', 'bigint'),
+    ('pg_ringctl_stats', 'released', 'bigint'), ('pg_ringctl_stats', 'blks_shared', 'bigint'),
+    ('pg_ringctl_stats', 'share_waits', 'bigint'), ('pg_ringctl_stats', 'share_wait_ms', 'double precision'),
     ('pg_ringctl_stats', 'elapsed_ms', 'double precision'),
     ('pg_ringctl_stats', 'last_scan', 'timestamp with time zone'),
     ('pg_ringctl_stats', 'stats_reset', 'timestamp with time zone'),
@@ -136,7 +139,9 @@ INSERT INTO expected_columns (viewname, column_name, type) VALUES
     ('pg_ringctl_rings', 'blocks_done', 'bigint'), ('pg_ringctl_rings', 'blocks_total', 'bigint'),
     ('pg_ringctl_rings', 'fills', 'bigint'), ('pg_ringctl_rings', 'reuses', 'bigint'),
     ('pg_ringctl_rings', 'escapes_pinned', 'bigint'), ('pg_ringctl_rings', 'escapes_dirty', 'bigint'),
-    ('pg_ringctl_rings', 'escapes_adopted', 'bigint'), ('pg_ringctl_rings', 'started', 'timestamp with time zone'),
+    ('pg_ringctl_rings', 'escapes_adopted', 'bigint'), ('pg_ringctl_rings', 'blks_shared', 'bigint'),
+    ('pg_ringctl_rings', 'share_waits', 'bigint'), ('pg_ringctl_rings', 'share_wait_ms', 'double precision'),
+    ('pg_ringctl_rings', 'started', 'timestamp with time zone'),
     ('pg_ringctl_escapes', 'bufferid', 'integer'), ('pg_ringctl_escapes', 'datid', 'oid'),
     ('pg_ringctl_escapes', 'relid', 'oid'), ('pg_ringctl_escapes', 'relname', 'name'),
     ('pg_ringctl_escapes', 'relforknumber', 'smallint'), ('pg_ringctl_escapes', 'relblocknumber', 'bigint'),
