@@ -79,10 +79,10 @@ median() {
 least() { sort -n "$1" | head -n 1; }
 most() { sort -n "$1" | tail -n 1; }
 
-# show_side NAME FILE UNIT
+# show_side NAME FILE UNIT [DECIMALS]
 show_side() {
-	printf '  %-34s median %10.1f %s   range %.1f to %.1f   (%d runs)\n' "$1" "$(median "$2")" "$3" "$(least "$2")" \
-		"$(most "$2")" "$(wc -l <"$2")"
+	printf "  %-34s median %10.${4:-1}f %s   range %.${4:-1}f to %.${4:-1}f   (%d runs)\n" "$1" "$(median "$2")" "$3" \
+		"$(least "$2")" "$(most "$2")" "$(wc -l <"$2")"
 }
 
 ratio() {
