@@ -157,6 +157,7 @@ struct Ring
 	int64		hits_seen;		/* when sharing was last counted */
 	int			excess;			/* slots that it shall get rid of */
 	bool		came_round;		/* since this was last looked at */
+	int			calls;			/* since then */
 
 	bool		let_go;			/* observed, but once was ours */
 
@@ -1190,7 +1191,10 @@ fit_size(Ring *ring)
 	}
 }
 
-/* The ring has come round: was it too large? */
+/*
+ * The ring has come round, or would have if all blocks had been read and not
+ * found: was it too large?
+ */
 static void
 end_revolution(Ring *ring)
 {
@@ -1199,8 +1203,8 @@ end_revolution(Ring *ring)
 	if (!ring->flushed_wal)
 		ring->flush_room = 0;
 	ring->excess = excess >= Max(ring->reach, ring->public->nbuffers / 8) ? excess : 0;
-	ring->peak = 0;
-	ring->flushed_wal = false;
+	ring->peak = ring->calls = 0;
+	ring->flushed_wal = ring->came_round = false;
 }
 
 /*
@@ -1313,9 +1317,8 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	{
 		if (sizes_itself(ring))
 		{
-			if (ring->came_round)
+			if (ring->came_round || ++ring->calls >= ring->public->nbuffers)
 				end_revolution(ring);
-			ring->came_round = false;
 			fit_size(ring);
 		}
 		tend(ring, block);
