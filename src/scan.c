@@ -384,7 +384,10 @@ static BlockNumber
 hand_out(ScanReader *reader, BlockNumber block)
 {
 	if (unlikely(!enabled_still(&reader->enabled)))
+	{
+		leave_sharing(reader);
 		ring_let_go(reader->reader.ring);
+	}
 	if (unlikely(reader->direction != reader->scan->rs_dir))
 		turn(reader);
 	note_consumed(reader);
