@@ -1021,11 +1021,12 @@ logged_reads(const Ring *ring, int64 blocks)
 void
 ring_keep(Ring *ring, int64 blocks)
 {
-	int64		since = ring->public->counts.blocks - blocks - BLOCKS_PER_LOG;
+	int64		since;
 
 	if (ring->reads_log == NULL)
 		return;
 	blocks = Min(blocks, ring->options.window);
+	since = ring->public->counts.blocks - blocks - BLOCKS_PER_LOG;
 	if (blocks <= 0 || since < 0)
 		ring->keep = (int) Min(blocks, ring->public->counts.blks_read);
 	else
@@ -1042,9 +1043,8 @@ void
 ring_count_sharing(Ring *ring, bool shared, int64 waited_us)
 {
 	RingCounts *counts = &ring->public->counts;
-	int64		hits = counts->blocks - counts->blks_read;
+	int64		hits = counts->blocks - counts->blks_read - ring->pending;
 
-	/* what was asked for last is not read yet: made up for the next time */
 	if (shared)
 		counts->blks_shared += hits - ring->hits_seen;
 	ring->hits_seen = hits;
@@ -1150,6 +1150,7 @@ shrink(Ring *ring, int less)
 	int			tail;
 	int			n = 0;
 
+	compat_submit_staged();		/* evicting may block */
 	less = Min(less, ring->public->nbuffers - first);
 	while (n < less && is_releasable(ring, first + n))
 	{
@@ -1180,8 +1181,11 @@ fit_size(Ring *ring)
 
 	ring->peak = Max(ring->peak, needed);
 	if (needed > nbuffers)
+	{
+		ring->excess = 0;
 		grow(ring, Min(Max(needed - nbuffers, ring->reach),
 					   ring->options.capacity - nbuffers));
+	}
 	else if (ring->excess > 0)
 	{
 		int			less = Min(Min(ring->excess, ring->reach), nbuffers - needed);
@@ -1374,7 +1378,7 @@ lend_slots(Ring *ring)
 	int			nbuffers = ring->public->nbuffers;
 
 	lent.expected -= ring->options.capacity;
-	lent.last = nbuffers;
+	lent.last = nbuffers - ring->keep;
 
 	for (int n = 1; n <= nbuffers; n++)
 	{
@@ -1469,6 +1473,8 @@ take_back(Ring *ring)
 		ring->slots[slot] = lent.slots[lent.count + slot];
 		ring->strategy->buffers[slot] = ring->slots[slot].buffer;
 	}
+	for (int slot = taken; slot < nbuffers; slot++)
+		ring->strategy->buffers[slot] = InvalidBuffer;
 
 	/* The next slot to be handed out is the first. */
 	ring->strategy->current = ring->public->current = nbuffers - 1;

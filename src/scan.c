@@ -317,6 +317,9 @@ begin_pass(ScanReader *reader)
 	if (IsParallelWorker())
 		reader->reader.workers++;
 
+	leave_sharing(reader);
+	ring_keep(reader->reader.ring, 0);
+
 	/*
 	 * What the last pass had asked for, but not got.  If it asked for its last
 	 * block and was not called again, nobody knows; most probably that call
@@ -471,7 +474,7 @@ join(ScanReader *reader, BlockNumber start, bool may_move)
 
 	reader->share = share_join(scan->rs_base.rs_rd, scan->rs_nblocks,
 							   ring_options(reader->reader.ring)->window,
-							   start, may_move);
+							   scan->rs_base.rs_parallel != NULL, start, may_move);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -586,7 +589,8 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 	else
 		scan->rs_prefetch_block = advance_block(scan);
 
-	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber)
+	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber &&
+		ScanDirectionIsForward(scan->rs_dir))
 		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
 	return hand_out(reader, scan->rs_prefetch_block);
 }

@@ -25,7 +25,10 @@
  * one that it starts at.  So it is always clear who is in front, whoever is
  * last never waits, and no two wait for each other, however small the
  * relation is.  (Scans that began before the relation grew wrap around a
- * little earlier; that may be off by much less than a window.)
+ * little earlier; until they end, that is off by much less than a window.)
+ *
+ * The processes of one parallel scan divide its blocks, so they do not share
+ * with each other.
  *
  * Nobody is waited for who
  *	  - is of the same process or lock group: a self-join, a leader and its
@@ -86,7 +89,9 @@ typedef struct Member
 	BlockNumber nblocks;
 	ProcNumber	proc;
 	ProcNumber	lock_group;		/* its leader's, or its own */
+	bool		parallel;		/* one of several processes of a scan */
 	uint64		first_v;		/* where the scan began, with all its workers */
+	BlockNumber first_block;	/* and which block that was */
 	/* these change without the lock */
 	pg_atomic_uint64 v;
 	pg_atomic_uint32 paused;
@@ -110,7 +115,8 @@ struct ShareScan
 	Member	   *rear;			/* whom it waits for, or NULL */
 	uint64		rear_v;			/* where that was when it last moved */
 	instr_time	rear_moved;		/* and when */
-	instr_time	began;
+	instr_time	began;			/* later by the time that it has paused */
+	instr_time	paused;			/* since when it does now; or zero */
 	double		waited_ms;
 };
 
@@ -195,6 +201,14 @@ my_lock_group(void)
 		MyProcNumber;
 }
 
+/* Are they processes of the same parallel scan? */
+static inline bool
+is_sibling(const Member *a, const Member *b)
+{
+	return a->parallel && b->parallel && a->lock_group == b->lock_group &&
+		a->first_v == b->first_v && a->nblocks == b->nblocks;
+}
+
 /* Can their positions be compared?  Off by a little is good enough. */
 static bool
 same_size(BlockNumber a, BlockNumber b, int window)
@@ -214,8 +228,8 @@ same_scan(const RelFileLocator *locator, BlockNumber nblocks, BlockNumber start)
 		Member	   *member = &share->members[i];
 
 		if (RelFileLocatorEquals(member->locator, *locator) &&
-			member->lock_group == my_lock_group() &&
-			member->nblocks == nblocks && member->first_v % nblocks == start)
+			member->lock_group == my_lock_group() && member->parallel &&
+			member->nblocks == nblocks && member->first_block == start)
 			return member;
 	}
 	return NULL;
@@ -300,26 +314,34 @@ add_member(const RelFileLocator *locator)
  *		part, palloc'd in the current memory context, or NULL if there is no
  *		room for one more.
  *
- * window: how many blocks back this scan can keep for others.  start: where it
- * would begin; if may_move, it shall begin at share_start() instead.
+ * window: how many blocks back this scan can keep for others.  parallel: this is
+ * one of the processes of a parallel scan.  start: where it would begin; if
+ * may_move, it shall begin at share_start() instead.
  */
 ShareScan *
-share_join(Relation rel, BlockNumber nblocks, int window, BlockNumber start,
-		   bool may_move)
+share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
+		   BlockNumber start, bool may_move)
 {
 	ShareScan  *scan = palloc0(sizeof(ShareScan));
 	const RelFileLocator *locator = &rel->rd_locator;
 	Member	   *to_follow = NULL;
 	Member	   *member;
 	uint64		first_v = start;
+	BlockNumber first_block = start;
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	if (may_move)
 		to_follow = best_to_follow(locator, nblocks, window);
 	else
 		to_follow = same_scan(locator, nblocks, start);
-	if (to_follow != NULL)
-		first_v = may_move ? pg_atomic_read_u64(&to_follow->v) : to_follow->first_v;
+	if (to_follow != NULL && may_move)
+	{
+		first_v = pg_atomic_read_u64(&to_follow->v);
+		first_block = (to_follow->first_block + (first_v - to_follow->first_v)) %
+			to_follow->nblocks % nblocks;
+	}
+	else if (to_follow != NULL)
+		first_v = to_follow->first_v;
 
 	member = add_member(locator);
 	if (member != NULL)
@@ -327,7 +349,9 @@ share_join(Relation rel, BlockNumber nblocks, int window, BlockNumber start,
 		member->nblocks = nblocks;
 		member->proc = MyProcNumber;
 		member->lock_group = my_lock_group();
+		member->parallel = parallel;
 		member->first_v = first_v;
+		member->first_block = first_block;
 		pg_atomic_write_u64(&member->v, first_v);
 		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->level, to_follow ? level_of(to_follow) : 0);
@@ -350,7 +374,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, BlockNumber start,
 BlockNumber
 share_start(const ShareScan *scan)
 {
-	return (BlockNumber) (scan->member->first_v % scan->member->nblocks);
+	return scan->member->first_block;
 }
 
 /*
@@ -413,7 +437,7 @@ look_at_others(ShareScan *scan)
 		Member	   *member = &share->members[i];
 		uint64		v;
 
-		if (is_paused(member) || level_of(member) != level ||
+		if (is_paused(member) || level_of(member) != level || is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
 			continue;
 		v = pg_atomic_read_u64(&member->v);
@@ -504,6 +528,16 @@ void
 share_pause(ShareScan *scan, bool paused)
 {
 	pg_atomic_write_u32(&scan->member->paused, paused ? 1 : 0);
+	if (paused)
+		INSTR_TIME_SET_CURRENT(scan->paused);
+	else if (!INSTR_TIME_IS_ZERO(scan->paused))
+	{
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_ACCUM_DIFF(scan->began, now, scan->paused);
+		INSTR_TIME_SET_ZERO(scan->paused);
+	}
 }
 
 /*

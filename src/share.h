@@ -27,7 +27,7 @@ typedef struct ShareState
 
 extern void share_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
-							 BlockNumber start, bool may_move);
+							 bool parallel, BlockNumber start, bool may_move);
 extern BlockNumber share_start(const ShareScan *scan);
 extern const ShareState *share_step(ShareScan *scan, int64 offset,
 									int64 next_offset);
