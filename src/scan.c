@@ -472,9 +472,16 @@ join(ScanReader *reader, BlockNumber start, bool may_move)
 	MemoryContext oldcontext = MemoryContextSwitchTo(scan_context);
 	HeapScanDesc scan = reader->scan;
 
+	bool		parallel = scan->rs_base.rs_parallel != NULL;
+	int			window = ring_options(reader->reader.ring)->window;
+
+	/*
+	 * The processes of a parallel scan are whole chunks apart, and each keeps
+	 * only what it has read itself, so together they can keep more.
+	 */
 	reader->share = share_join(scan->rs_base.rs_rd, scan->rs_nblocks,
-							   ring_options(reader->reader.ring)->window,
-							   scan->rs_base.rs_parallel != NULL, start, may_move);
+							   parallel ? 2 * window : window,
+							   parallel, start, may_move);
 	MemoryContextSwitchTo(oldcontext);
 }
 

@@ -16,7 +16,8 @@
  *	          |<---------------- window ------------------->|
  *
  *	    A keeps in its ring what it has read since C's position, B as well.
- *	    A waits when "behind" comes close to the window.
+ *	    A waits when it has asked for blocks half a window beyond what C has
+ *	    asked for; the other half is for what C has asked for and not got.
  *
  * The positions are on a line, not on a circle.  A scan's v is the number of
  * the block that it asks for (for the others, that it has got: what is between
@@ -73,8 +74,13 @@
 /* What a scan may wait, of the time that it has run: see above. */
 #define WORTH_WAITING	0.618
 
-/* What a scan may wait at first, before it has run for long. */
+/*
+ * What a scan may wait at first, before it has run for long: most of what it
+ * will take at least, at some microseconds a block.  All that begin together
+ * begin slowly.
+ */
 #define CREDIT_MS		100
+#define CREDIT_MS_PER_BLOCK	0.002
 
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
@@ -93,7 +99,8 @@ typedef struct Member
 	uint64		first_v;		/* where the scan began, with all its workers */
 	BlockNumber first_block;	/* and which block that was */
 	/* these change without the lock */
-	pg_atomic_uint64 v;
+	pg_atomic_uint64 v;			/* what it has got */
+	pg_atomic_uint64 asked;		/* what it has asked for */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 level;		/* times that it was let go */
 } Member;
@@ -139,6 +146,7 @@ init_share(void *part)
 	for (int i = 0; i < new->nmembers; i++)
 	{
 		pg_atomic_init_u64(&new->members[i].v, 0);
+		pg_atomic_init_u64(&new->members[i].asked, 0);
 		pg_atomic_init_u32(&new->members[i].paused, 0);
 		pg_atomic_init_u32(&new->members[i].level, 0);
 	}
@@ -353,6 +361,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		member->first_v = first_v;
 		member->first_block = first_block;
 		pg_atomic_write_u64(&member->v, first_v);
+		pg_atomic_write_u64(&member->asked, first_v);
 		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->level, to_follow ? level_of(to_follow) : 0);
 	}
@@ -386,6 +395,8 @@ is_running(const Member *member)
 {
 	uint32		info = *(volatile uint32 *) &GetPGProcByNumber(member->proc)->wait_event_info;
 
+	if (info == WAIT_EVENT_BUFFER_IO)
+		return true;			/* for another process's read of a page */
 	switch (info & 0xFF000000)
 	{
 		case PG_WAIT_LOCK:
@@ -417,8 +428,29 @@ is_out_of_patience(const ShareScan *scan)
 {
 	double		ran = milliseconds_since(scan->began) - scan->waited_ms;
 
+	double		credit = Max(CREDIT_MS, CREDIT_MS_PER_BLOCK * scan->member->nblocks);
+
 	return milliseconds_since(scan->rear_moved) > PATIENCE_MS ||
-		scan->waited_ms > CREDIT_MS + WORTH_WAITING * ran;
+		scan->waited_ms > credit + WORTH_WAITING * ran;
+}
+
+/*
+ * Is another process of the same parallel scan in front of this one?  Then that
+ * says how far the scan has come: a process that is behind has a chunk to do
+ * that nobody else will.
+ */
+static bool
+is_behind_sibling(Member *member)
+{
+	uint64		asked = pg_atomic_read_u64(&member->asked);
+
+	if (!member->parallel)
+		return false;
+	for (Member *other = &share->members[member->next]; other != member;
+		 other = &share->members[other->next])
+		if (is_sibling(other, member) && pg_atomic_read_u64(&other->asked) > asked)
+			return true;
+	return false;
 }
 
 /* Look at the others.  The lock is held, in shared mode. */
@@ -436,6 +468,7 @@ look_at_others(ShareScan *scan)
 	{
 		Member	   *member = &share->members[i];
 		uint64		v;
+		uint64		asked;
 
 		if (is_paused(member) || level_of(member) != level || is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
@@ -443,25 +476,28 @@ look_at_others(ShareScan *scan)
 		v = pg_atomic_read_u64(&member->v);
 		if (v + 2 * scan->window < scan->v && member->lock_group != me->lock_group)
 		{
-			let_go(member, level);
+			if (!is_behind_sibling(member))
+				let_go(member, level);
 			continue;
 		}
 		if (v > scan->v + scan->window || v + scan->window < scan->v)
 			continue;
 		nothers++;
 		last_v = Min(last_v, v);
-		if (v < scan->v && member->lock_group != me->lock_group &&
-			is_running(member) && (rear == NULL || v < rear_v))
+		asked = pg_atomic_read_u64(&member->asked);
+		if (asked < scan->v && member->lock_group != me->lock_group &&
+			(rear == NULL || asked < rear_v) &&
+			is_running(member) && !is_behind_sibling(member))
 		{
 			rear = member;
-			rear_v = v;
+			rear_v = asked;
 		}
 	}
 
 	note_rear(scan, rear, rear_v);
 	scan->state.shared = nothers > 0;
 	scan->state.behind = scan->v - last_v;
-	scan->state.wait = rear != NULL && scan->v - rear_v > 3 * (uint64) scan->window / 4;
+	scan->state.wait = rear != NULL && scan->v - rear_v > (uint64) scan->window / 2;
 	if (scan->state.wait && is_out_of_patience(scan))
 	{
 		let_go(rear, level);
@@ -493,6 +529,7 @@ share_step(ShareScan *scan, int64 offset, int64 next_offset)
 	scan->state.behind += (int64) (v - scan->v);
 	scan->v = v;
 	pg_atomic_write_u64(&scan->member->v, scan->member->first_v + next_offset);
+	pg_atomic_write_u64(&scan->member->asked, v);
 	if (v >= scan->next_look)
 		try_to_look(scan);
 	if (!scan->state.shared)
