@@ -66,17 +66,23 @@ BEGIN
     RETURN true;
 END $$;
 
--- Be slow, but busy, as long as somebody else has locked 2.
-CREATE FUNCTION crawl() RETURNS boolean LANGUAGE plpgsql AS $$
+-- Be busy, and take no lock and no snapshot meanwhile.
+CREATE FUNCTION spin(duration interval) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    until timestamptz;
+    until timestamptz := clock_timestamp() + duration;
+BEGIN
+    WHILE clock_timestamp() < until LOOP
+    END LOOP;
+END $$;
+
+-- Be slow, as long as somebody else has locked 2; a lock on 3 says so.
+CREATE FUNCTION crawl(duration interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_try_advisory_lock_shared(2) THEN
         PERFORM pg_advisory_unlock_shared(2);
     ELSE
-        until := clock_timestamp() + '3 ms';
-        WHILE clock_timestamp() < until LOOP
-        END LOOP;
+        PERFORM pg_advisory_lock_shared(3);
+        PERFORM spin(duration);
     END IF;
     RETURN true;
 END $$));
@@ -166,12 +172,12 @@ sub rings
 	return ask("SELECT $columns FROM pg_ringctl_rings WHERE pid = $pid ORDER BY ringid");
 }
 
-sub begins_to_scan
+sub begins_to_crawl
 {
 	my ($pid) = @_;
 
 	wait_until(
-		"SELECT count(*) = 1 FROM pg_ringctl_rings WHERE pid = $pid AND blocks_done > 0",
+		"SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 3 AND pid = $pid",
 		'the scan does not begin');
 }
 
@@ -581,8 +587,10 @@ sub stopped_process
 	load_table($node, 'stopping', $pages);
 	evict('stopping');
 	my ($front) = session_at_gate('stopping', 500);
-	start_query($rear, "SELECT $check FROM stopping WHERE crawl()");
-	begins_to_scan($rear_pid);
+	start_query($rear, "SELECT $check FROM stopping WHERE crawl('2 s')");
+	begins_to_crawl($rear_pid);
+
+	# It spins now, and holds no lock that others need.
 	push @stopped, $rear_pid;
 	ok(kill('STOP', $rear_pid), "$name: one is stopped");
 	open_gate($gate);
@@ -621,8 +629,8 @@ sub waits_for_a_slow_one
 		ask('SELECT pg_sleep(3)');
 		$rear = session($node);
 		$rear_pid = pid_of($rear);
-		start_query($rear, "SELECT $check FROM slow$try WHERE crawl()");
-		begins_to_scan($rear_pid);
+		start_query($rear, "SELECT $check FROM slow$try WHERE crawl('3 ms')");
+		begins_to_crawl($rear_pid);
 		open_gate($gate);
 
 		last if $wait = all_wait(map { $_->[1] } @fronts);
