@@ -108,7 +108,7 @@ EXECUTE by_v (6);
 EXECUTE by_v (7);
 SELECT generic_plans > 0 AS generic FROM pg_prepared_statements WHERE name = 'by_v';
 SELECT scans, escapes_pinned, escapes_dirty, blks_unringed, hot_survives(), exact(),
-       cached('big') <= ring_buffers AS in_ring FROM stats('big');
+       cached('big') <= ring_buffers_max AS in_ring FROM stats('big');
 DEALLOCATE by_v;
 
 --
@@ -146,7 +146,7 @@ CLOSE c;
 FETCH BACKWARD 2 FROM d;
 COMMIT;
 SELECT scans >= 2 AS scanned, escapes_pinned, escapes_dirty, hot_survives(), exact(),
-       cached('big') <= 2 * ring_buffers AS in_rings FROM stats('big');
+       cached('big') <= 2 * ring_buffers_max AS in_rings FROM stats('big');
 
 -- Held ones: what was read before the commit, and what after it.
 SELECT fresh();

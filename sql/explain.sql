@@ -53,10 +53,11 @@ SELECT ring - 'Hit Blocks' - 'Read Blocks' AS big FROM rings('SELECT count(*) FR
 SELECT ring ->> 'Source' AS small FROM rings('SELECT count(*) FROM small');
 RESET pg_ringctl.scan_ring;
 SELECT (ring ->> 'Ring Buffers')::int > 0 AS ring, ring ->> 'Source' AS source FROM rings('SELECT count(*) FROM big');
-SET pg_ringctl.scan_ring = '1MB';
 
 -- in other formats
+\c -
 SELECT fresh();
+SET pg_ringctl.scan_ring = '1MB';
 SELECT * FROM explain('SELECT * FROM big', 'ANALYZE, RING, FORMAT json');
 SELECT * FROM explain('SELECT * FROM small', 'ANALYZE, RING, FORMAT yaml');
 SELECT * FROM explain('SELECT * FROM small', 'ANALYZE, RING, FORMAT xml');

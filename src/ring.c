@@ -565,6 +565,22 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 }
 
 /*
+ * The server rejected the slot's buffer, because its page was dirty.  The page
+ * escaped, unless it is a stranger's, who took the buffer just before.
+ */
+static void
+count_rejection(Ring *ring, const RingSlot *slot)
+{
+	if (!BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag))
+	{
+		ring->public->counts.slots_lost++;
+		return;
+	}
+	ring->public->counts.escapes_dirty++;
+	report_escape(ring, slot, SLOT_DIRTY);
+}
+
+/*
  * Compare one slot with what we saw last, count what happened to it, and
  * remember what is in it now.  came_round says whether it may have been passed
  * more than once.
@@ -581,8 +597,7 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		/* Only StrategyRejectBuffer() empties a slot. */
 		if (slot->buffer != InvalidBuffer)
 		{
-			ring->public->counts.escapes_dirty++;
-			report_escape(ring, slot, SLOT_DIRTY);
+			count_rejection(ring, slot);
 			empty_slot(ring, slotno);
 		}
 		return;

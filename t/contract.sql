@@ -287,6 +287,7 @@ SELECT results_eq(
              ('pg_ringctl.mode', 'control', 'user'),
              ('pg_ringctl.scan_ring', '-1', 'user'),
              ('pg_ringctl.scan_threshold', '-1', 'user'),
+             ('pg_ringctl.share_scans', 'on', 'user'),
              ('pg_ringctl.track', 'on', 'superuser')$$,
     'parameters, their defaults, and who may set them');
 SELECT is_empty($$SELECT name FROM pg_settings WHERE name LIKE 'pg\_ringctl.%' AND short_desc = ''$$,
