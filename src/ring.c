@@ -804,7 +804,8 @@ ring_drop_rest(Ring *ring)
 
 /*
  * The stream pins what it finds, and may find its own blocks in the ring: those
- * that were read before it started, until the ring has come round.
+ * that were read before it started, until the ring has come round.  Where such
+ * a slot was exchanged, it comes later: then the round counts from there.
  */
 static inline bool
 may_find_own_blocks(const Ring *ring)
@@ -968,6 +969,8 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;	/* all are pinned: it will escape, if
 										 * a read comes to it */
 		exchange_slots(ring, slotno, spare);
+		if (may_find_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag))
+			ring->reads_at_start = ring->public->counts.blks_read;
 	}
 }
 
