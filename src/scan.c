@@ -329,7 +329,8 @@ begin_pass(ScanReader *reader)
 		ring_consume_rest(reader->reader.ring);
 	else
 	{
-		ring_consume_next(reader->reader.ring); /* after the last call */
+		/* After the last call it got one more, or more where that waited. */
+		ring_consume_next(reader->reader.ring);
 		ring_drop_rest(reader->reader.ring);
 	}
 	if (reader->scan->rs_nblocks > MAX_BLOCKS_WATCHED)
