@@ -12,6 +12,7 @@ OBJS = \
 	src/escapes.o \
 	src/explain.o \
 	src/facts.o \
+	src/labels.o \
 	src/live.o \
 	src/policy.o \
 	src/pool.o \

@@ -396,6 +396,69 @@ COMMENT ON FUNCTION pg_ringctl_resolve(regclass) IS
 'the ring that a sequential scan of the relation would get now, and why; look_ahead, threshold and blocks are numbers of blocks';
 
 --
+-- policies of relations
+--
+
+CREATE FUNCTION pg_ringctl_set_policy(
+    relation regclass,
+    scan_ring text DEFAULT NULL,
+    scan_threshold text DEFAULT NULL,
+    dirty_pages text DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text) IS
+'set what the parameters of these names are for sequential scans of the relation, in place of the policy that it had (null: as the parameter says)';
+
+CREATE FUNCTION pg_ringctl_drop_policy(relation regclass)
+RETURNS boolean
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_ringctl_drop_policy(regclass) IS
+'drop the relation''s own policy; returns whether it had one';
+
+CREATE FUNCTION pg_ringctl_parse_policy(
+    label text,
+    OUT scan_ring text,
+    OUT scan_threshold text,
+    OUT dirty_pages text)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION pg_ringctl_parse_policy(text) IS
+'the settings in a policy, as it is written in a security label';
+
+CREATE VIEW pg_ringctl_policies AS
+    SELECT l.objoid AS relid, n.nspname AS schemaname, c.relname,
+           p.scan_ring, p.scan_threshold, p.dirty_pages
+      FROM pg_catalog.pg_seclabel l
+           JOIN pg_catalog.pg_class c ON c.oid = l.objoid
+           JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+           CROSS JOIN LATERAL pg_ringctl_parse_policy(l.label) p
+     WHERE l.provider = 'pg_ringctl' AND l.objsubid = 0
+           AND l.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass;
+
+COMMENT ON VIEW pg_ringctl_policies IS
+'policies of the relations of this database, one row for each relation that has its own';
+COMMENT ON COLUMN pg_ringctl_policies.relid IS 'OID of the relation';
+COMMENT ON COLUMN pg_ringctl_policies.schemaname IS 'name of the schema that it is in';
+COMMENT ON COLUMN pg_ringctl_policies.relname IS 'name of the relation';
+COMMENT ON COLUMN pg_ringctl_policies.scan_ring IS 'what pg_ringctl.scan_ring is for its scans; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.scan_threshold IS 'what pg_ringctl.scan_threshold is for its scans; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'what pg_ringctl.dirty_pages is for its scans; null: as the parameter says';
+
+CREATE FUNCTION pg_ringctl_drop_all_policies() RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT count(*) FILTER (WHERE pg_ringctl_drop_policy(relid)) FROM pg_ringctl_policies;
+END;
+
+COMMENT ON FUNCTION pg_ringctl_drop_all_policies() IS
+'drop the policies of all relations of this database, whose owner one must be; returns how many there were';
+
+--
 -- What shows other people's activity is for those who may read all
 -- statistics; what changes things for others is the superuser's to grant.
 --

@@ -7,6 +7,7 @@
  * buffers that big scans run in, visible, controllable and tight.
  *
  *	  src/policy.c      which ring does this relation get, and why
+ *	  src/labels.c      policies of relations, kept as security labels
  *	  src/ring.c        one ring: its buffers, and how they are kept inside
  *	  src/scan.c        the executor: gives each sequential scan its ring
  *	  src/prewarm.c     reads a relation through a ring, or without one
@@ -37,6 +38,7 @@
 #include "compat.h"
 #include "enabled.h"
 #include "explain.h"
+#include "labels.h"
 #include "params.h"
 #include "ring.h"
 #include "scan.h"
@@ -49,6 +51,7 @@ int			param_mode = MODE_CONTROL;
 int			param_scan_ring = -1;
 int			param_scan_threshold = -1;
 int			param_dirty_pages = DIRTY_WRITE;
+bool		param_use_policies = true;
 bool		param_share_scans = true;
 int			param_headroom = 2;
 int			param_max_ring = -1;
@@ -127,6 +130,12 @@ define_scan_params(void)
 							 &param_dirty_pages, DIRTY_WRITE, dirty_pages_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
+	DefineCustomBoolVariable("pg_ringctl.use_policies",
+							 "Lets the policies of relations set the parameters of their scans.",
+							 "Off leaves them out: the parameters are what they are, for every relation.",
+							 &param_use_policies, true,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
 	DefineCustomBoolVariable("pg_ringctl.share_scans",
 							 "Lets scans of one table that run at the same time share their reads.",
 							 "They start where another one is, keep in their rings what the others have still to come to, "
@@ -182,6 +191,7 @@ _PG_init(void)
 	define_scan_params();
 	define_system_params();
 	MarkGUCPrefixReserved("pg_ringctl");
+	labels_register();
 
 	/* On a server that we don't know, do nothing, and keep nobody out. */
 	if (ring_check_server())

@@ -311,13 +311,13 @@ static void
 print_plan(ExplainState *es, PlanState *ps)
 {
 	Relation	rel = ((ScanState *) ps)->ss_currentRelation;
-	ScanMode	mode = policy_mode();
-	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	RingOptions options;
+	PolicyReasons reasons;
 
-	policy_for_scan(rel, nblocks, mode, &options);
+	policy_for_scan(rel, RelationGetNumberOfBlocks(rel), policy_mode(), &options,
+					&reasons);
 	print_ring(es, options.nbuffers, options.source,
-			   policy_in_words(nblocks, mode, &options));
+			   policy_in_words(&options, &reasons));
 }
 
 /* Does this kind of node read the blocks of a table? */
@@ -473,9 +473,8 @@ Datum
 pg_ringctl_resolve(PG_FUNCTION_ARGS)
 {
 	Relation	rel;
-	ScanMode	mode = policy_mode();
-	BlockNumber nblocks;
 	RingOptions options;
+	PolicyReasons reasons;
 	const char *exclusion;
 	TupleDesc	tupdesc;
 	Datum		values[RESOLVE_COLUMNS] = {0};
@@ -488,19 +487,19 @@ pg_ringctl_resolve(PG_FUNCTION_ARGS)
 
 	rel = open_table(PG_GETARG_OID(0));
 	exclusion = policy_exclusion(rel);
-	nblocks = RelationGetNumberOfBlocks(rel);
-	policy_for_scan(rel, nblocks, mode, &options);
+	policy_for_scan(rel, RelationGetNumberOfBlocks(rel), policy_mode(), &options,
+					&reasons);
 
 	values[i++] = Int64GetDatum((int64) options.nbuffers * KB_PER_BUFFER);
 	values[i++] = Int32GetDatum(options.nbuffers);
 	values[i++] = CStringGetTextDatum(policy_source_name(options.source));
 	values[i++] = Int32GetDatum(policy_lookahead(rel, &options));
-	values[i++] = Int64GetDatum(policy_threshold(mode));
+	values[i++] = Int64GetDatum(reasons.threshold);
 	if (exclusion != NULL)
 		memset(nulls, true, i * sizeof(bool));
-	values[i++] = Int64GetDatum((int64) nblocks);
+	values[i++] = Int64GetDatum((int64) reasons.nblocks);
 	values[i++] = CStringGetTextDatum(exclusion ? psprintf("not touched: %s", exclusion) :
-									  policy_in_words(nblocks, mode, &options));
+									  policy_in_words(&options, &reasons));
 	Assert(i == RESOLVE_COLUMNS);
 
 	relation_close(rel, AccessShareLock);

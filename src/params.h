@@ -37,6 +37,7 @@ extern int	param_mode;
 extern int	param_scan_ring;
 extern int	param_scan_threshold;
 extern int	param_dirty_pages;
+extern bool param_use_policies;
 extern bool param_share_scans;
 extern int	param_headroom;
 extern int	param_max_ring;

@@ -3,10 +3,12 @@
  * policy.c
  *	  Which ring does this relation get, and why.
  *
- * One rule, in this order:
+ * Three parameters may be set for a relation by a policy: then that is what
+ * they are for its scans, unless use_policies is off.  With these, one rule, in
+ * this order:
  *
  *	1. A relation that is not larger than the threshold gets no ring.
- *	2. In observe mode, the ring is the server's.
+ *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. A size that the user gave is that size: 0 is none.
  *	4. Else the ring sizes itself: it begins with two reads, and may grow to
  *
@@ -26,8 +28,11 @@
 
 #include "catalog/catalog.h"
 #include "compat.h"
+#include "labels.h"
 #include "params.h"
 #include "policy.h"
+#include "utils/lsyscache.h"
+#include "utils/builtins.h"
 
 #define KB_PER_BUFFER	(BLCKSZ / 1024)
 
@@ -48,6 +53,8 @@ policy_source_name(RingSource source)
 			return "threshold";
 		case SOURCE_SERVER:
 			return "server";
+		case SOURCE_POLICY:
+			return "policy";
 		case SOURCE_PARAMETER:
 			return "scan_ring";
 		case SOURCE_CHOSEN:
@@ -87,16 +94,41 @@ policy_mode(void)
 	return param_enabled ? param_mode : MODE_OFF;
 }
 
-/*
- * policy_threshold
- *		The size, in blocks, above which a relation is scanned through a ring.
- */
-int
-policy_threshold(ScanMode mode)
+/* What the parameters are for scans of one relation. */
+typedef struct ScanParams
 {
-	if (param_scan_threshold < 0 || mode != MODE_CONTROL)
-		return NBuffers / 4;	/* as initscan() */
-	return param_scan_threshold;
+	int			scan_ring;
+	Oid			ring_from;		/* whose policy says so; or invalid */
+	int			scan_threshold;
+	Oid			threshold_from;
+	int			dirty_pages;
+} ScanParams;
+
+static ScanParams
+params_for_scan(Oid relid)
+{
+	ScanParams	params = {
+		.scan_ring = param_scan_ring,
+		.scan_threshold = param_scan_threshold,
+		.dirty_pages = param_dirty_pages,
+	};
+	const RelationPolicy *policy = param_use_policies ? labels_policy(relid) : NULL;
+
+	if (policy == NULL)
+		return params;
+	if (policy->sets_scan_ring)
+	{
+		params.scan_ring = policy->scan_ring;
+		params.ring_from = policy->relid;
+	}
+	if (policy->sets_scan_threshold)
+	{
+		params.scan_threshold = policy->scan_threshold;
+		params.threshold_from = policy->relid;
+	}
+	if (policy->sets_dirty_pages)
+		params.dirty_pages = policy->dirty_pages;
+	return params;
 }
 
 /* Cap a ring of so many buffers as max_ring says; 0 is no ring and stays 0. */
@@ -152,7 +184,8 @@ set_own_size(Relation rel, RingOptions *options)
 }
 
 static void
-fill_options(Relation rel, int ring_kb, RingSource source, RingOptions *options)
+fill_options(Relation rel, int ring_kb, RingSource source, int dirty_pages,
+			 RingOptions *options)
 {
 	memset(options, 0, sizeof(RingOptions));
 	if (ring_kb < 0)
@@ -160,18 +193,18 @@ fill_options(Relation rel, int ring_kb, RingSource source, RingOptions *options)
 	else
 		set_fixed_size(options, ring_kb / KB_PER_BUFFER, source);
 	options->headroom = param_headroom;
-	options->write_dirty = (param_dirty_pages == DIRTY_WRITE);
+	options->write_dirty = (dirty_pages == DIRTY_WRITE);
 }
 
 /*
  * policy_for_size
- *		The options of a ring that was asked for with ring_kb kB: -1 is the
- *		size that is chosen for a sequential scan of the relation, 0 is none.
+ *		The options of a ring that was asked for with ring_kb kB: -1 is one
+ *		that sizes itself, 0 is none.
  */
 void
 policy_for_size(Relation rel, int ring_kb, RingOptions *options)
 {
-	fill_options(rel, ring_kb, SOURCE_ARGUMENT, options);
+	fill_options(rel, ring_kb, SOURCE_ARGUMENT, param_dirty_pages, options);
 }
 
 /*
@@ -192,14 +225,21 @@ add_window(RingOptions *options)
 /*
  * policy_for_scan
  *		The options of the ring of a sequential scan of the relation, which
- *		has nblocks blocks, in that mode.  options->nbuffers is 0 if it gets
- *		none.
+ *		has nblocks blocks, in that mode; and if reasons is not NULL, why.
+ *		options->nbuffers is 0 if it gets none.
  */
 void
 policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-				RingOptions *options)
+				RingOptions *options, PolicyReasons *reasons)
 {
-	fill_options(rel, param_scan_ring, SOURCE_PARAMETER, options);
+	ScanParams	params = params_for_scan(RelationGetRelid(rel));
+	bool		own_threshold = params.scan_threshold >= 0 && mode == MODE_CONTROL;
+	int			threshold = own_threshold ? params.scan_threshold :
+		NBuffers / 4;			/* as initscan() */
+
+	fill_options(rel, params.scan_ring,
+				 OidIsValid(params.ring_from) ? SOURCE_POLICY : SOURCE_PARAMETER,
+				 params.dirty_pages, options);
 	if (mode != MODE_CONTROL)
 	{
 		set_fixed_size(options, 0, SOURCE_SERVER);
@@ -207,12 +247,20 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 		options->max_ahead = 0;
 		options->observe = true;
 	}
-	if (nblocks <= (BlockNumber) policy_threshold(mode))
-	{
+	if (nblocks <= (BlockNumber) threshold)
 		set_fixed_size(options, 0, SOURCE_THRESHOLD);
-	}
 	if (options->capacity > options->nbuffers && param_share_scans)
 		add_window(options);
+
+	if (reasons != NULL)
+	{
+		reasons->mode = mode;
+		reasons->nblocks = nblocks;
+		reasons->threshold = threshold;
+		reasons->own_threshold = own_threshold;
+		reasons->ring_from = params.ring_from;
+		reasons->threshold_from = params.threshold_from;
+	}
 }
 
 /*
@@ -246,34 +294,51 @@ mode_in_words(ScanMode mode)
 	return "";
 }
 
+/* Who set a parameter: "the policy of archive", or the parameter itself. */
+static const char *
+setter_in_words(Oid relid, const char *name)
+{
+	char	   *relname = OidIsValid(relid) ? get_rel_name(relid) : NULL;
+
+	if (!OidIsValid(relid))
+		return psprintf("pg_ringctl.%s", name);
+	return psprintf("%s in the policy of %s", name,
+					relname ? quote_identifier(relname) : "a dropped relation");
+}
+
 /*
  * policy_in_words
  *		Why policy_for_scan() gave these options; palloc'd.
  */
 char *
-policy_in_words(BlockNumber nblocks, ScanMode mode, const RingOptions *options)
+policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 {
-	const char *how = mode_in_words(mode);
+	const char *how = mode_in_words(reasons->mode);
+	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
 
 	switch (options->source)
 	{
 		case SOURCE_THRESHOLD:
 			return psprintf("%s%u blocks are not more than the threshold of %d (%s)",
-							how, nblocks, policy_threshold(mode),
-							param_scan_threshold < 0 || mode != MODE_CONTROL ?
-							"a quarter of shared_buffers" : "pg_ringctl.scan_threshold");
+							how, reasons->nblocks, reasons->threshold,
+							reasons->own_threshold ?
+							setter_in_words(reasons->threshold_from, "scan_threshold") :
+							"a quarter of shared_buffers");
 		case SOURCE_SERVER:
 			return psprintf("%sthe server's own ring", how);
+		case SOURCE_POLICY:
 		case SOURCE_PARAMETER:
-			return psprintf(options->nbuffers == 0 ?
-							"pg_ringctl.scan_ring is 0" :
-							"the size is that of pg_ringctl.scan_ring");
+			return psprintf(options->nbuffers == 0 ? "%s is 0" : "the size is that of %s",
+							ring);
 		case SOURCE_CHOSEN:
-			return psprintf("chosen because pg_ringctl.scan_ring is -1: "
+			return psprintf("chosen because %s is -1: "
 							"%d buffers to begin with, up to %d where look-ahead, dirty pages or sharing need them",
-							options->nbuffers, options->capacity);
+							ring, options->nbuffers, options->capacity);
 		case SOURCE_MAX_RING:
-			return psprintf("capped by pg_ringctl.max_ring%s", param_max_ring < 0 ?
+			return psprintf("%s%scapped by pg_ringctl.max_ring%s",
+							OidIsValid(reasons->ring_from) ? ring : "",
+							OidIsValid(reasons->ring_from) ? ", " : "",
+							param_max_ring < 0 ?
 							": -1 is an eighth of shared_buffers" : "");
 		case SOURCE_ARGUMENT:
 			break;				/* not of a scan */

@@ -313,7 +313,7 @@ choose_ring(const PrewarmJob *job, RingOptions *options)
 {
 	if (job->ring_kb < 0)
 		policy_for_scan(job->rel, RelationGetNumberOfBlocks(job->rel),
-						MODE_CONTROL, options);
+						MODE_CONTROL, options, NULL);
 	else
 		policy_for_size(job->rel, job->ring_kb, options);
 	options->alone = true;

@@ -22,6 +22,7 @@ typedef enum RingSource
 {
 	SOURCE_THRESHOLD,			/* none: the relation is too small for one */
 	SOURCE_SERVER,				/* the server's own */
+	SOURCE_POLICY,				/* the relation's policy, or an ancestor's */
 	SOURCE_PARAMETER,			/* pg_ringctl.scan_ring */
 	SOURCE_CHOSEN,				/* by us */
 	SOURCE_ARGUMENT,			/* of a function */

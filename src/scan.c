@@ -747,7 +747,7 @@ attach_scan(SeqScanState *node)
 	scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 
 	policy_for_scan(node->ss.ss_currentRelation, scan->rs_nblocks, param_mode,
-					&options);
+					&options, NULL);
 	if (query_keeps_pins(node->ss.ps.state))
 		options.headroom += SLOTS_THAT_KEEP_PINS;
 
