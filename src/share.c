@@ -29,7 +29,9 @@
  * little earlier; until they end, that is off by much less than a window.)
  *
  * The processes of one parallel scan divide its blocks, so they do not share
- * with each other.
+ * with each other.  One that gets no processor for a while may be far behind
+ * with a chunk that nobody else will do; so the scan is where the foremost one
+ * has asked for a block.
  *
  * Nobody is waited for who
  *	  - is of the same process or lock group: a self-join, a leader and its
@@ -43,9 +45,10 @@
  *	    takes 1/r of what it has: then it takes 1 + 1/r times as long.  That is
  *	    the same for r = 1.618.  So nobody waits longer than 0.618 of the time
  *	    that it has run.
- * The last two are let go: for good, by all.  So is one that is farther behind
- * than two windows.  Who is let go is a level lower from then on, and those on
- * one level share with each other: the slow ones, too.
+ * The last two are let go: for good, by all, and a parallel scan as a whole.  So
+ * is one that is farther behind than two windows.  Who is let go is a level
+ * lower from then on, and those on one level share with each other: the slow
+ * ones, too.
  *
  * The members are in a fixed array, linked by relation.  Joining and leaving
  * take the lock; a member writes its own position without it; who looks at
@@ -185,12 +188,6 @@ level_of(Member *member)
 	return pg_atomic_read_u32(&member->level);
 }
 
-/* For good: a level only grows. */
-static void
-let_go(Member *member, uint32 level)
-{
-	pg_atomic_compare_exchange_u32(&member->level, &level, level + 1);
-}
 
 static double
 milliseconds_since(instr_time then)
@@ -215,6 +212,25 @@ is_sibling(const Member *a, const Member *b)
 {
 	return a->parallel && b->parallel && a->lock_group == b->lock_group &&
 		a->first_v == b->first_v && a->nblocks == b->nblocks;
+}
+
+/*
+ * Let a scan go, with all its processes.  For good: a level only grows.  The
+ * lock is held.
+ */
+static void
+let_go(Member *member, uint32 level)
+{
+	Member	   *one = member;
+
+	do
+	{
+		uint32		expected = level;
+
+		if (one == member || is_sibling(one, member))
+			pg_atomic_compare_exchange_u32(&one->level, &expected, level + 1);
+		one = &share->members[one->next];
+	} while (one != member);
 }
 
 /* Can their positions be compared?  Off by a little is good enough. */
@@ -474,17 +490,18 @@ look_at_others(ShareScan *scan)
 			!same_size(member->nblocks, me->nblocks, scan->window))
 			continue;
 		v = pg_atomic_read_u64(&member->v);
-		if (v + 2 * scan->window < scan->v && member->lock_group != me->lock_group)
+		asked = pg_atomic_read_u64(&member->asked);
+		if (asked + 2 * scan->window < scan->v && member->lock_group != me->lock_group)
 		{
 			if (!is_behind_sibling(member))
 				let_go(member, level);
 			continue;
 		}
-		if (v > scan->v + scan->window || v + scan->window < scan->v)
+		if (asked > scan->v + 2 * scan->window || asked + scan->window < scan->v)
 			continue;
 		nothers++;
-		last_v = Min(last_v, v);
-		asked = pg_atomic_read_u64(&member->asked);
+		if (v + scan->window >= scan->v)
+			last_v = Min(last_v, v);
 		if (asked < scan->v && member->lock_group != me->lock_group &&
 			(rear == NULL || asked < rear_v) &&
 			is_running(member) && !is_behind_sibling(member))
