@@ -490,3 +490,4 @@ GRANT SELECT ON pg_ringctl_stats_info TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_rings TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_escapes TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_pollution TO pg_read_all_stats;
+GRANT SELECT ON pg_ringctl_policies TO PUBLIC;

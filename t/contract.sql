@@ -6,7 +6,7 @@
 -- every parameter is described; errors have their SQLSTATE.
 
 BEGIN;
-SELECT plan(160);
+SELECT plan(169);
 
 CREATE SCHEMA ringctl;
 CREATE EXTENSION pg_ringctl SCHEMA ringctl;
@@ -20,19 +20,24 @@ CREATE TEMP VIEW members AS
 
 SELECT bag_eq(
     $$SELECT pg_describe_object(classid, objid, 0) FROM members WHERE classid <> 'pg_type'::regclass$$,
-    $$VALUES ('function pg_ringctl_escapes()'),
+    $$VALUES ('function pg_ringctl_drop_all_policies()'),
+             ('function pg_ringctl_drop_policy(regclass)'),
+             ('function pg_ringctl_escapes()'),
              ('function pg_ringctl_last_scans()'),
              ('function pg_ringctl_map(integer,regclass)'),
+             ('function pg_ringctl_parse_policy(text)'),
              ('function pg_ringctl_pollution()'),
              ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
              ('function pg_ringctl_reclaim(regclass)'),
              ('function pg_ringctl_resolve(regclass)'),
              ('function pg_ringctl_ring_slots(integer)'),
              ('function pg_ringctl_rings()'),
+             ('function pg_ringctl_set_policy(regclass,text,text,text)'),
              ('function pg_ringctl_stats()'),
              ('function pg_ringctl_stats_info()'),
              ('function pg_ringctl_stats_reset(oid,oid)'),
              ('view pg_ringctl_escapes'),
+             ('view pg_ringctl_policies'),
              ('view pg_ringctl_pollution'),
              ('view pg_ringctl_rings'),
              ('view pg_ringctl_stats'),
@@ -105,8 +110,10 @@ SELECT is(pg_get_function_arguments('pg_ringctl_resolve'::regproc),
 -- The planner must not give them to workers, whose session is another one.
 SELECT is_empty(
     $$SELECT p.oid::regprocedure FROM members m JOIN pg_proc p ON (classid, objid) = ('pg_proc'::regclass, p.oid)
-       WHERE (provolatile, proparallel) <> ('v', 'r') OR prosecdef$$,
-    'all functions are volatile, restricted to the leader, and run with their caller''s rights');
+       WHERE prosecdef
+          OR concat(provolatile, proparallel) <> CASE WHEN proname = 'pg_ringctl_parse_policy' THEN 'is'
+                                                      WHEN proname ~ 'polic' THEN 'vu' ELSE 'vr' END$$,
+    'functions are volatile, restricted to the leader or if they write unsafe, and run with their caller''s rights');
 
 CREATE TEMP TABLE expected_columns (viewname name, n serial, column_name name, type text);
 INSERT INTO expected_columns (viewname, column_name, type) VALUES
@@ -148,6 +155,9 @@ INSERT INTO expected_columns (viewname, column_name, type) VALUES
     ('pg_ringctl_escapes', 'reason', 'text'), ('pg_ringctl_escapes', 'pid', 'integer'),
     ('pg_ringctl_escapes', 'escaped_at', 'timestamp with time zone'), ('pg_ringctl_escapes', 'isdirty', 'boolean'),
     ('pg_ringctl_escapes', 'usagecount', 'smallint'),
+    ('pg_ringctl_policies', 'relid', 'oid'), ('pg_ringctl_policies', 'schemaname', 'name'),
+    ('pg_ringctl_policies', 'relname', 'name'), ('pg_ringctl_policies', 'scan_ring', 'text'),
+    ('pg_ringctl_policies', 'scan_threshold', 'text'), ('pg_ringctl_policies', 'dirty_pages', 'text'),
     ('pg_ringctl_pollution', 'datid', 'oid'), ('pg_ringctl_pollution', 'datname', 'name'),
     ('pg_ringctl_pollution', 'relid', 'oid'), ('pg_ringctl_pollution', 'relname', 'name'),
     ('pg_ringctl_pollution', 'relfilenode', 'oid'), ('pg_ringctl_pollution', 'buffers', 'bigint'),
@@ -177,6 +187,10 @@ SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and
                ('pg_ringctl_map(integer,regclass)', false, true),
                ('pg_ringctl_reclaim(regclass)', false, false),
                ('pg_ringctl_last_scans()', true, true),
+               ('pg_ringctl_set_policy(regclass,text,text,text)', true, true),
+               ('pg_ringctl_drop_policy(regclass)', true, true),
+               ('pg_ringctl_drop_all_policies()', true, true),
+               ('pg_ringctl_parse_policy(text)', true, true),
                ('pg_ringctl_resolve(regclass)', true, true)) f (func, plain, reader),
        LATERAL (VALUES ('regress_ringctl_plain', plain), ('regress_ringctl_reader', reader)) r (role, expected);
 SELECT is(has_table_privilege(role, view, 'SELECT'), expected, role || ' and ' || view)
@@ -288,7 +302,8 @@ SELECT results_eq(
              ('pg_ringctl.scan_ring', '-1', 'user'),
              ('pg_ringctl.scan_threshold', '-1', 'user'),
              ('pg_ringctl.share_scans', 'on', 'user'),
-             ('pg_ringctl.track', 'on', 'superuser')$$,
+             ('pg_ringctl.track', 'on', 'superuser'),
+             ('pg_ringctl.use_policies', 'on', 'user')$$,
     'parameters, their defaults, and who may set them');
 SELECT is_empty($$SELECT name FROM pg_settings WHERE name LIKE 'pg\_ringctl.%' AND short_desc = ''$$,
     'every parameter has a description');
