@@ -270,6 +270,9 @@ DECLARE
     told bigint;
 BEGIN
     PERFORM set_config('pg_ringctl.scan_ring', scan_ring, true), fresh();
+    -- a session's first look for a policy reads catalogs, and the query would
+    -- be told that
+    PERFORM pg_ringctl_resolve(relation) FROM unnest('{small,big,holes}'::regclass[]) relation;
     told := read_by_explain(query);
     RETURN told > 0 AND exact() AND
            (SELECT abs(told - sum(blks_read + blks_unringed)) <= slack * told FROM pg_ringctl_stats);
