@@ -386,11 +386,17 @@ const RelationPolicy *
 labels_policy(Oid relid)
 {
 	static RelationPolicy policy;
-	Found	   *line = found_lookup(found, relid);
+	Found	   *line;
 	MemoryContext context;
 	MemoryContext oldcontext;
 	bool		has_policy;
 
+	/*
+	 * In a transaction that has the relation's lock already, nothing else may
+	 * have listened to others for long.
+	 */
+	AcceptInvalidationMessages();
+	line = found_lookup(found, relid);
 	if (likely(line != NULL && line->generation == generation))
 		return line->has_policy ? &line->policy : NULL;
 
@@ -411,7 +417,10 @@ static void
 set_label(Oid relid, const char *label)
 {
 	ObjectAddress object;
-	Relation	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	Relation	rel;
+
+	PreventCommandIfReadOnly("SECURITY LABEL");
+	rel = relation_open(relid, ShareUpdateExclusiveLock);
 
 	if (!takes_policy(rel->rd_rel->relkind))
 		ereport(ERROR,
