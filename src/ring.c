@@ -94,6 +94,9 @@
  */
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
+/* So many times in a revolution it is looked at whether the ring is too large. */
+#define QUARTERS		4
+
 /* How often it is remembered how much was read so far: see ring_keep(). */
 #define BLOCKS_PER_LOG	16
 
@@ -148,16 +151,16 @@ struct Ring
 	int			calls_at_rest;	/* calls since current moved */
 	int			max_at_rest;	/* after so many of them only one is pending */
 
-	int			peak;			/* most buffers needed in this revolution */
+	int			peak;			/* most buffers needed in this quarter of a
+								 * revolution */
 	int			flush_room;		/* of them, to flush WAL for many pages */
-	bool		flushed_wal;	/* was that needed in this revolution? */
+	int			quarters_unflushed; /* since that was needed */
 	int			keep;			/* reads that others have still to come to */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
 	int64		log_mask;
 	int64		hits_seen;		/* when sharing was last counted */
 	int			excess;			/* slots that it shall get rid of */
-	bool		came_round;		/* since this was last looked at */
-	int			calls;			/* since then */
+	int			calls;			/* in this quarter */
 
 	bool		let_go;			/* observed, but once was ours */
 
@@ -722,10 +725,7 @@ ring_watch(Ring *ring)
 
 	passed = ring->public->current - current;
 	if (passed < 0)
-	{
 		passed += ring->public->nbuffers;
-		ring->came_round = true;
-	}
 	round = came_round(ring);
 	if (round)
 		passed = ring->public->nbuffers;
@@ -1189,7 +1189,7 @@ shrink(Ring *ring, int less)
 
 /*
  * Give the ring the size that it needs: more at once, less when it was too
- * large for a whole revolution, and then little by little.
+ * large for a quarter of a revolution, and then little by little.
  */
 static void
 fit_size(Ring *ring)
@@ -1214,37 +1214,38 @@ fit_size(Ring *ring)
 }
 
 /*
- * The ring has come round, or would have if all blocks had been read and not
- * found: was it too large?
+ * A quarter of a revolution has gone by, or would have if all blocks had been
+ * read and not found: was the ring too large?  Room to flush WAL is kept for a
+ * whole one, because it is needed once in a batch of pages.
  */
 static void
-end_revolution(Ring *ring)
+end_quarter(Ring *ring)
 {
 	int			excess = ring->public->nbuffers - Max(ring->peak, ring->options.nbuffers);
 
-	if (!ring->flushed_wal)
+	if (++ring->quarters_unflushed > QUARTERS)
 		ring->flush_room = 0;
 	ring->excess = excess >= Max(ring->reach, ring->public->nbuffers / 8) ? excess : 0;
 	ring->peak = ring->calls = 0;
-	ring->flushed_wal = ring->came_round = false;
 }
 
 /*
  * WAL would have to be flushed for the slots that come next.  If the ring may
- * grow so that one flush serves many pages, let it grow instead: the new slots
- * come next.  Returns whether it did.
+ * grow so that one flush serves many pages, and has not done so, let it grow
+ * instead: the new slots come next.  Returns whether it did.
  */
 static bool
 make_flush_room(Ring *ring, XLogRecPtr lsn)
 {
-	int			more = Min(FLUSH_BATCH, ring->options.capacity - ring->public->nbuffers);
+	int			more;
 
 	if (!sizes_itself(ring) || !XLogNeedsFlush(lsn))
 		return false;
-	ring->flushed_wal = true;
-	if (ring->flush_room > 0 || more < ring->reach)
+	ring->quarters_unflushed = 0;
+	ring->flush_room = FLUSH_BATCH;
+	more = buffers_needed(ring) - ring->public->nbuffers;
+	if (more < ring->reach)
 		return false;
-	ring->flush_room = more;
 	grow(ring, more);
 	tend(ring, InvalidBlockNumber);
 	return true;
@@ -1339,8 +1340,8 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	{
 		if (sizes_itself(ring))
 		{
-			if (ring->came_round || ++ring->calls >= ring->public->nbuffers)
-				end_revolution(ring);
+			if (++ring->calls >= ring->public->nbuffers / QUARTERS)
+				end_quarter(ring);
 			fit_size(ring);
 		}
 		tend(ring, block);

@@ -16,8 +16,9 @@
  *	          |<---------------- window ------------------->|
  *
  *	    A keeps in its ring what it has read since C's position, B as well.
- *	    A waits when it has asked for blocks half a window beyond what C has
- *	    asked for; the other half is for what C has asked for and not got.
+ *	    A waits when it has asked for blocks three eighths of a window beyond
+ *	    what C has asked for; the rest is for what C has asked for and not got,
+ *	    and for buffers that rings have still to let go.
  *
  * The positions are on a line, not on a circle.  A scan's v is the number of
  * the block that it asks for (for the others, that it has got: what is between
@@ -84,6 +85,9 @@
  */
 #define CREDIT_MS		100
 #define CREDIT_MS_PER_BLOCK	0.002
+
+/* Who is farther in front than so many blocks waits. */
+#define MAX_APART(window)	((uint64) (window) * 3 / 8)
 
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
@@ -514,7 +518,7 @@ look_at_others(ShareScan *scan)
 	note_rear(scan, rear, rear_v);
 	scan->state.shared = nothers > 0;
 	scan->state.behind = scan->v - last_v;
-	scan->state.wait = rear != NULL && scan->v - rear_v > (uint64) scan->window / 2;
+	scan->state.wait = rear != NULL && scan->v - rear_v > MAX_APART(scan->window);
 	if (scan->state.wait && is_out_of_patience(scan))
 	{
 		let_go(rear, level);
