@@ -156,7 +156,7 @@ SET min_parallel_table_scan_size = 0;
 CREATE VIEW verdict AS
     SELECT relid, sum(scans) AS scans, count(*) FILTER (WHERE worker IS NULL) AS leaders,
            string_agg(worker::text, ' ' ORDER BY worker) AS workers, sum(blocks) AS blocks,
-           sum(unconsumed) AS unconsumed, count(DISTINCT ring_buffers) AS rings,
+           sum(unconsumed) AS unconsumed, bool_and(ring_buffers > 0) AS rings,
            last_is_exact(), last_is_counted()
       FROM pg_ringctl_last_scans() GROUP BY relid ORDER BY relid::text;
 SET parallel_leader_participation = off;
