@@ -13,6 +13,7 @@ OBJS = \
 	src/explain.o \
 	src/facts.o \
 	src/labels.o \
+	src/limit.o \
 	src/live.o \
 	src/policy.o \
 	src/pool.o \
@@ -31,7 +32,7 @@ DATA = pg_ringctl--1.0.sql
 PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
-REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats explain pool scans policies
+REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats explain pool scans policies limit
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check

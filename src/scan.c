@@ -44,6 +44,7 @@
 #include "enabled.h"
 #include "executor/execParallel.h"
 #include "facts.h"
+#include "limit.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "params.h"
@@ -59,6 +60,9 @@
 
 /* The node of a relation with no more blocks stays watched: see last_calls(). */
 #define MAX_BLOCKS_WATCHED		512
+
+/* A scan under a LIMIT looks ahead one page in so many: see cap_lookahead(). */
+#define LIMIT_PAGES_PER_AHEAD	4
 
 /* How many such slots there are: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3
@@ -709,6 +713,28 @@ query_keeps_pins(const EState *estate)
 		stmt->hasModifyingCTE;
 }
 
+/*
+ * Look-ahead for a scan that will be left after a number of rows: a part of
+ * the pages that these are on, by the planner's reckoning, so that in the end
+ * not much was read for nothing.  If there are fewer rows on a page the scan
+ * goes on, and looks ahead no farther.
+ */
+static void
+cap_lookahead(SeqScanState *node, RingOptions *options)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	int64		rows = limit_rows_wanted(node);
+	double		pages;
+	double		ahead;
+
+	if (rows < 0 || options->observe || scan->rs_base.rs_parallel != NULL)
+		return;
+	pages = rows * scan->rs_nblocks / Max(1.0, node->ss.ps.plan->plan_rows);
+	ahead = Max(1, pages / LIMIT_PAGES_PER_AHEAD);
+	if (ahead < policy_lookahead(scan->rs_base.rs_rd, options))
+		options->max_ahead = (int) ahead;
+}
+
 /* Give the scan a stream that goes through the reader's ring. */
 static void
 replace_stream(ScanReader *reader)
@@ -750,6 +776,7 @@ attach_scan(SeqScanState *node)
 					&options, NULL);
 	if (query_keeps_pins(node->ss.ps.state))
 		options.headroom += SLOTS_THAT_KEEP_PINS;
+	cap_lookahead(node, &options);
 
 	/* Attach if that changes anything, or if somebody counts. */
 	if (param_track ||
@@ -901,6 +928,8 @@ find_scans(PlanState *ps, void *context)
 		ps->ExecProcNode = first_call;
 	else if (IsA(ps, GatherState) || IsA(ps, GatherMergeState))
 		ps->ExecProcNode = first_gather_call;
+	else if (IsA(ps, LimitState))
+		limit_note((LimitState *) ps);
 	return planstate_tree_walker(ps, find_scans, context);
 }
 
