@@ -463,6 +463,8 @@ SELECT * FROM policies;
 -- what scans of ours don't touch
 CREATE TEMP TABLE temporary AS SELECT 1 AS one;
 SELECT pg_ringctl_set_policy('temporary', '64kB', '0');
+SELECT pg_ringctl_set_policy('pg_class', '64kB', '0');
+SELECT attempt('SELECT pg_ringctl_set_policy(1)') AS set, attempt('SELECT pg_ringctl_drop_policy(1)') AS drop;
 SELECT * FROM resolve('temporary');
 SELECT count(*) FROM temporary;
 DROP TABLE temporary;

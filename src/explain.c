@@ -446,7 +446,7 @@ pg_ringctl_last_scans(PG_FUNCTION_ARGS)
 static Relation
 open_table(Oid relid)
 {
-	Relation	rel = relations_open(relid);
+	Relation	rel = relations_open(relid, AccessShareLock);
 
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind))
 		ereport(ERROR,

@@ -11,7 +11,8 @@
  * It is that relation's security label of our provider: so it is
  * transactional, needs the relation's owner, goes when the relation goes,
  * reaches standbys, and travels in pg_dump.  A partition, or a child by
- * inheritance, that has none takes its nearest ancestor's.
+ * inheritance, that has none takes its nearest ancestor's; of several parents,
+ * that of the first one which has or finds one.
  *
  *	   measure (scan_ring=0)          measure, measure_2025: scan_ring=0
  *	    |-- measure_2025
@@ -43,6 +44,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "catalog/catalog.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
@@ -52,6 +54,7 @@
 #include "funcapi.h"
 #include "labels.h"
 #include "miscadmin.h"
+#include "relations.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -95,7 +98,6 @@ typedef struct Found
 	char		status;			/* hash status */
 	bool		is_parent;		/* others were found through it */
 	bool		has_policy;
-	uint64		generation;		/* valid if it is the present one */
 	RelationPolicy policy;
 } Found;
 
@@ -111,7 +113,6 @@ typedef struct Found
 #include "lib/simplehash.h"
 
 static found_hash *found = NULL;
-static uint64 generation = 1;	/* of all that was found */
 static uint64 messages = 0;		/* how often something changed anywhere */
 
 /* Without white space at its ends; changes the string. */
@@ -260,6 +261,13 @@ check_label(const ObjectAddress *object, const char *label)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("this object cannot have a policy"),
 				 errdetail("Tables, partitioned tables and materialized views can.")));
+	if (IsCatalogRelationOid(object->objectId) ||
+		get_rel_persistence(object->objectId) == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("relation \"%s\" cannot have a policy",
+						get_rel_name(object->objectId)),
+				 errdetail("Scans of system catalogs and of temporary tables are never touched.")));
 	if (label != NULL)
 	{
 		split_policy(label, &settings, true);
@@ -277,9 +285,9 @@ relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 	messages++;
 	line = OidIsValid(relid) ? found_lookup(found, relid) : NULL;
 	if (!OidIsValid(relid) || (line != NULL && line->is_parent))
-		generation++;
+		found_reset(found);
 	else if (line != NULL)
-		line->generation = 0;
+		found_delete_item(found, line);
 }
 
 /*
@@ -354,11 +362,10 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 {
 	Found	   *line = found_lookup(found, relid);
 	uint64		messages_before = messages;
-	uint64		generation_before = generation;
 	bool		has_policy;
 	bool		exists;
 
-	if (line != NULL && line->generation == generation)
+	if (line != NULL)
 	{
 		line->is_parent |= as_parent;
 		*policy = line->policy;
@@ -368,12 +375,14 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 	check_stack_depth();
 	has_policy = search_policy(relid, policy);
 
-	line = found_insert(found, relid, &exists);
-	line->is_parent = as_parent;
-	line->has_policy = has_policy;
-	line->generation = messages == messages_before ? generation_before : 0;
-	if (has_policy)
-		line->policy = *policy;
+	if (messages == messages_before)
+	{
+		line = found_insert(found, relid, &exists);
+		line->is_parent = as_parent;
+		line->has_policy = has_policy;
+		if (has_policy)
+			line->policy = *policy;
+	}
 	return has_policy;
 }
 
@@ -397,7 +406,7 @@ labels_policy(Oid relid)
 	 */
 	AcceptInvalidationMessages();
 	line = found_lookup(found, relid);
-	if (likely(line != NULL && line->generation == generation))
+	if (likely(line != NULL))
 		return line->has_policy ? &line->policy : NULL;
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "pg_ringctl policy",
@@ -420,8 +429,7 @@ set_label(Oid relid, const char *label)
 	Relation	rel;
 
 	PreventCommandIfReadOnly("SECURITY LABEL");
-	rel = relation_open(relid, ShareUpdateExclusiveLock);
-
+	rel = relations_open(relid, ShareUpdateExclusiveLock);
 	if (!takes_policy(rel->rd_rel->relkind))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

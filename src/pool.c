@@ -264,7 +264,7 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	if (!PG_ARGISNULL(0))
 	{
-		relation_close(relations_open(PG_GETARG_OID(0)), AccessShareLock);
+		relation_close(relations_open(PG_GETARG_OID(0), AccessShareLock), AccessShareLock);
 		relids = find_all_inheritors(PG_GETARG_OID(0), NoLock, NULL);
 	}
 
@@ -372,7 +372,7 @@ static RelFileLocator
 locator_of(Oid relid)
 {
 	RelFileLocator locator;
-	Relation	rel = relations_open(relid);
+	Relation	rel = relations_open(relid, AccessShareLock);
 
 	if (RelationUsesLocalBuffers(rel))
 		ereport(ERROR,

@@ -143,7 +143,7 @@ open_relation(PrewarmJob *job, Oid relid)
 			LockRelationOid(table, AccessShareLock);
 	}
 
-	job->rel = relations_open(relid);
+	job->rel = relations_open(relid, AccessShareLock);
 
 	/* It may be another one than we looked up before it was locked. */
 	if (table != relid &&

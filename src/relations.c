@@ -15,13 +15,13 @@
 
 /*
  * relations_open
- *		Open a relation, with AccessShareLock.  Raises an error that a user
+ *		Open a relation, with that lock.  Raises an error that a user
  *		understands (42P01) if there is none.
  */
 Relation
-relations_open(Oid relid)
+relations_open(Oid relid, LOCKMODE lockmode)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
+	Relation	rel = try_relation_open(relid, lockmode);
 
 	if (rel == NULL)
 		ereport(ERROR,

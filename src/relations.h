@@ -10,8 +10,9 @@
 #ifndef RINGCTL_RELATIONS_H
 #define RINGCTL_RELATIONS_H
 
+#include "storage/lockdefs.h"
 #include "utils/rel.h"
 
-extern Relation relations_open(Oid relid);
+extern Relation relations_open(Oid relid, LOCKMODE lockmode);
 
 #endif							/* RINGCTL_RELATIONS_H */
