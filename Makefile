@@ -15,6 +15,7 @@ OBJS = \
 	src/labels.o \
 	src/limit.o \
 	src/live.o \
+	src/load.o \
 	src/policy.o \
 	src/pool.o \
 	src/prewarm.o \

@@ -14,25 +14,15 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
-#include "catalog/index.h"
-#include "catalog/objectaddress.h"
-#include "catalog/pg_class.h"
 #include "common/relpath.h"
 #include "compat.h"
 #include "funcapi.h"
+#include "load.h"
 #include "miscadmin.h"
 #include "params.h"
-#include "policy.h"
-#include "registry.h"
 #include "relations.h"
-#include "scan.h"
-#include "storage/lmgr.h"
 #include "storage/smgr.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(pg_ringctl_prewarm);
@@ -47,30 +37,14 @@ typedef enum PrewarmMode
 /* What is asked for. */
 typedef struct PrewarmJob
 {
-	Relation	rel;
-	Oid			lockedTable;	/* an index's table, locked too; or invalid */
+	OpenRelation open;
 	ForkNumber	forknum;
 	PrewarmMode mode;
 	int			ring_kb;
 	int64		first_block;
 	int64		last_block;		/* the last one to be read: first - 1 if none */
+	int64		next_block;
 } PrewarmJob;
-
-/* What came out. */
-typedef struct PrewarmResult
-{
-	int64		blocks;
-	int			ring_buffers;
-	RingCounts	counts;			/* in buffer mode */
-} PrewarmResult;
-
-/* Reads the blocks of a range through a stream. */
-typedef struct PrewarmReader
-{
-	Reader		reader;			/* must be first */
-	BlockNumber next_block;
-	BlockNumber last_exclusive;
-} PrewarmReader;
 
 /* Raise an error if an argument is null that may not be. */
 static void
@@ -124,84 +98,6 @@ check_ring(int ring_kb, PrewarmMode mode)
 				 errhint("Set \"%s\" to on, or read without a ring.", "pg_ringctl.enabled")));
 }
 
-/*
- * Open the relation and check that the user may read it.  For an index that is
- * decided by its table, which is locked first, as everybody does.
- */
-static void
-open_relation(PrewarmJob *job, Oid relid)
-{
-	char		relkind = get_rel_relkind(relid);
-	Oid			table = relid;
-	AclResult	aclresult;
-
-	job->lockedTable = InvalidOid;
-	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
-	{
-		table = job->lockedTable = IndexGetRelation(relid, true);
-		if (OidIsValid(table))
-			LockRelationOid(table, AccessShareLock);
-	}
-
-	job->rel = relations_open(relid, AccessShareLock);
-
-	/* It may be another one than we looked up before it was locked. */
-	if (table != relid &&
-		(!OidIsValid(table) || table != IndexGetRelation(relid, true)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("could not find parent table of index \"%s\"",
-						RelationGetRelationName(job->rel))));
-
-	aclresult = pg_class_aclcheck(table, GetUserId(), ACL_SELECT);
-	if (aclresult != ACLCHECK_OK)
-		aclcheck_error(aclresult, get_relkind_objtype(job->rel->rd_rel->relkind),
-					   RelationGetRelationName(job->rel));
-}
-
-static void
-close_relation(PrewarmJob *job)
-{
-	relation_close(job->rel, AccessShareLock);
-	if (OidIsValid(job->lockedTable))
-		UnlockRelationOid(job->lockedTable, AccessShareLock);
-}
-
-/* Raise an error if there is nothing on disk that we can read. */
-static void
-check_storage(PrewarmJob *job, const char *forkname)
-{
-	Relation	rel = job->rel;
-	char		relkind = rel->rd_rel->relkind;
-	bool		partitioned = relkind == RELKIND_PARTITIONED_TABLE ||
-		relkind == RELKIND_PARTITIONED_INDEX;
-
-	if (!RELKIND_HAS_STORAGE(relkind))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("relation \"%s\" does not have storage",
-						RelationGetRelationName(rel)),
-				 errdetail_relkind_not_supported(relkind),
-				 partitioned ? errhint("Name its partitions instead.") : 0));
-
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary tables of other sessions")));
-
-	if (RelationUsesLocalBuffers(rel) && job->ring_kb != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot read a temporary relation through a ring"),
-				 errdetail("Temporary relations are not in shared buffers.")));
-
-	if (!smgrexists(RelationGetSmgr(rel), job->forknum))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("fork \"%s\" does not exist for relation \"%s\"",
-						forkname, RelationGetRelationName(rel))));
-}
-
 /* Raise an error if a block, given as an argument, is not there. */
 static int64
 check_block(PrewarmJob *job, int64 block, int64 nblocks, const char *which)
@@ -213,7 +109,7 @@ check_block(PrewarmJob *job, int64 block, int64 nblocks, const char *which)
 						which, (long long) block),
 				 errdetail("Fork \"%s\" of relation \"%s\" has %lld blocks; the first one is 0.",
 						   forkNames[job->forknum],
-						   RelationGetRelationName(job->rel),
+						   RelationGetRelationName(job->open.rel),
 						   (long long) nblocks)));
 	return block;
 }
@@ -222,7 +118,7 @@ check_block(PrewarmJob *job, int64 block, int64 nblocks, const char *which)
 static void
 get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
-	int64		nblocks = RelationGetNumberOfBlocksInFork(job->rel, job->forknum);
+	int64		nblocks = RelationGetNumberOfBlocksInFork(job->open.rel, job->forknum);
 
 	job->first_block = 0;
 	job->last_block = nblocks - 1;
@@ -246,20 +142,17 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 static void
 get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
-	char	   *forkname;
-
 	check_not_null(fcinfo, 1, "ring_kb");
 	check_not_null(fcinfo, 2, "mode");
 	check_not_null(fcinfo, 3, "fork");
 
 	job->ring_kb = PG_GETARG_INT32(1);
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));
-	forkname = text_to_cstring(PG_GETARG_TEXT_PP(3));
-	job->forknum = forkname_to_number(forkname);
+	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	check_ring(job->ring_kb, job->mode);
 
-	open_relation(job, PG_GETARG_OID(0));
-	check_storage(job, forkname);
+	relations_open_to_read(&job->open, PG_GETARG_OID(0));
+	relations_check_storage(job->open.rel, job->forknum, job->ring_kb != 0);
 	get_range(job, fcinfo);
 }
 
@@ -271,7 +164,7 @@ prefetch_blocks(const PrewarmJob *job)
 	for (int64 block = job->first_block; block <= job->last_block; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		PrefetchBuffer(job->rel, job->forknum, block);
+		PrefetchBuffer(job->open.rel, job->forknum, block);
 	}
 	return job->last_block - job->first_block + 1;
 #else
@@ -291,7 +184,7 @@ read_blocks(const PrewarmJob *job)
 	for (int64 block = job->first_block; block <= job->last_block; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		smgrread(RelationGetSmgr(job->rel), job->forknum, block, blockbuffer.data);
+		smgrread(RelationGetSmgr(job->open.rel), job->forknum, block, blockbuffer.data);
 	}
 	return job->last_block - job->first_block + 1;
 }
@@ -301,70 +194,28 @@ static BlockNumber
 next_block_of_range(ReadStream *stream pg_attribute_unused(), void *arg,
 					void *per_buffer_data pg_attribute_unused())
 {
-	PrewarmReader *reader = (PrewarmReader *) arg;
+	PrewarmJob *job = (PrewarmJob *) arg;
 
-	return reader->next_block < reader->last_exclusive ?
-		reader->next_block++ : InvalidBlockNumber;
-}
-
-/* The ring that this job reads through. */
-static void
-choose_ring(const PrewarmJob *job, RingOptions *options)
-{
-	if (job->ring_kb < 0)
-		policy_for_scan(job->rel, RelationGetNumberOfBlocks(job->rel),
-						MODE_CONTROL, options, NULL);
-	else
-		policy_for_size(job->rel, job->ring_kb, options);
-	options->alone = true;
+	return job->next_block <= job->last_block ?
+		job->next_block++ : InvalidBlockNumber;
 }
 
 /* Read the blocks into shared buffers, through a ring or without one. */
 static void
-buffer_blocks(const PrewarmJob *job, PrewarmResult *result)
+buffer_blocks(PrewarmJob *job, LoadResult *result)
 {
-	PrewarmReader *reader;
-	ReadStream *stream;
+	Relation	rel = job->open.rel;
 	RingOptions options;
-	Buffer		buffer;
-	Ring	   *ring;
 
-	scan_lend_finished();
-	choose_ring(job, &options);
-
-	reader = MemoryContextAllocZero(TopMemoryContext, sizeof(PrewarmReader));
-	reader->next_block = job->first_block;
-	reader->last_exclusive = job->last_block + 1;
-	reader->reader.scans = 1;
-	registry_begin_reader(&reader->reader, READER_PREWARM,
-						  RelationGetRelid(job->rel), &options);
-	ring = reader->reader.ring;
-	registry_start_pass(&reader->reader, job->last_block - job->first_block + 1);
-
-	stream = ring_begin_stream(ring,
-							   READ_STREAM_MAINTENANCE | READ_STREAM_FULL |
-							   COMPAT_READ_STREAM_BATCHING,
-							   job->rel, job->forknum,
-							   next_block_of_range, reader);
-	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ReleaseBuffer(buffer);
-		ring_consume_next(ring);
-		result->blocks++;
-	}
-	registry_hide(&reader->reader);
-	read_stream_end(stream);
-
-	ring_forget_relation(ring);
-	result->ring_buffers = ring_public(ring)->nbuffers;
-	result->counts = *ring_counts(ring);
-	registry_end_reader(&reader->reader);
+	load_choose_ring(rel, job->ring_kb, &options);
+	job->next_block = job->first_block;
+	load_blocks(rel, job->forknum, &options, job->last_block - job->first_block + 1,
+				next_block_of_range, job, result);
 }
 
 static Datum
 make_result(FunctionCallInfo fcinfo, PrewarmMode mode,
-			const PrewarmResult *result, double elapsed_ms)
+			const LoadResult *result, double elapsed_ms)
 {
 	const RingCounts *counts = &result->counts;
 	int64		blks_read = counts->blks_read + counts->blks_unringed;
@@ -404,7 +255,7 @@ Datum
 pg_ringctl_prewarm(PG_FUNCTION_ARGS)
 {
 	PrewarmJob	job;
-	PrewarmResult result = {0};
+	LoadResult result = {0};
 	instr_time	start;
 	instr_time	end;
 
@@ -430,6 +281,6 @@ pg_ringctl_prewarm(PG_FUNCTION_ARGS)
 	INSTR_TIME_SET_CURRENT(end);
 	INSTR_TIME_SUBTRACT(end, start);
 
-	close_relation(&job);
+	relations_close(&job.open);
 	return make_result(fcinfo, job.mode, &result, INSTR_TIME_GET_MILLISEC(end));
 }

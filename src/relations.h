@@ -10,9 +10,20 @@
 #ifndef RINGCTL_RELATIONS_H
 #define RINGCTL_RELATIONS_H
 
+#include "common/relpath.h"
 #include "storage/lockdefs.h"
 #include "utils/rel.h"
 
+/* A relation that is open to be read. */
+typedef struct OpenRelation
+{
+	Relation	rel;
+	Oid			lockedTable;	/* an index's table, locked too; or invalid */
+} OpenRelation;
+
 extern Relation relations_open(Oid relid, LOCKMODE lockmode);
+extern void relations_open_to_read(OpenRelation *open, Oid relid);
+extern void relations_check_storage(Relation rel, ForkNumber forknum, bool ring);
+extern void relations_close(OpenRelation *open);
 
 #endif							/* RINGCTL_RELATIONS_H */

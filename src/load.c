@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *	  Read blocks of a relation into shared buffers, through a ring or not.
+ *
+ * What every kind of prewarm does, once it knows which blocks: open a stream,
+ * take each buffer, let it go.  The reader is in the registry meanwhile, where
+ * others see how far it has come.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "load.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "policy.h"
+#include "registry.h"
+#include "scan.h"
+#include "utils/memutils.h"
+
+/*
+ * load_choose_ring
+ *		The options of a ring of ring_kb kB: 0 is none, -1 the one that a
+ *		sequential scan of the relation would get.
+ */
+void
+load_choose_ring(Relation rel, int ring_kb, RingOptions *options)
+{
+	if (ring_kb < 0)
+		policy_for_scan(rel, RelationGetNumberOfBlocks(rel), MODE_CONTROL,
+						options, NULL);
+	else
+		policy_for_size(rel, ring_kb, options);
+	options->alone = true;
+}
+
+/*
+ * load_blocks
+ *		Read the blocks that next_block hands out, as a read stream's callback,
+ *		into shared buffers.
+ *
+ * blocks_total is how many others shall see that there are.  What came of it
+ * is in *result.
+ */
+void
+load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
+			int64 blocks_total, ReadStreamBlockNumberCB next_block,
+			void *next_block_arg, LoadResult *result)
+{
+	Reader	   *reader;
+	ReadStream *stream;
+	Buffer		buffer;
+	Ring	   *ring;
+
+	scan_lend_finished();
+
+	reader = MemoryContextAllocZero(TopMemoryContext, sizeof(Reader));
+	reader->scans = 1;
+	registry_begin_reader(reader, READER_PREWARM, RelationGetRelid(rel), options);
+	ring = reader->ring;
+	registry_start_pass(reader, blocks_total);
+
+	stream = ring_begin_stream(ring,
+							   READ_STREAM_MAINTENANCE | READ_STREAM_FULL |
+							   COMPAT_READ_STREAM_BATCHING,
+							   rel, forknum, next_block, next_block_arg);
+	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ReleaseBuffer(buffer);
+		ring_consume_next(ring);
+		result->blocks++;
+	}
+	registry_hide(reader);
+	read_stream_end(stream);
+
+	ring_forget_relation(ring);
+	result->ring_buffers = ring_public(ring)->nbuffers;
+	result->counts = *ring_counts(ring);
+	registry_end_reader(reader);
+}
