@@ -8,6 +8,7 @@ MODULE_big = pg_ringctl
 OBJS = \
 	$(WIN32RES) \
 	pg_ringctl.o \
+	src/blocks.o \
 	src/enabled.o \
 	src/escapes.o \
 	src/explain.o \
@@ -21,6 +22,7 @@ OBJS = \
 	src/prewarm.o \
 	src/registry.o \
 	src/relations.o \
+	src/reorder.o \
 	src/report.o \
 	src/ring.o \
 	src/rings.o \
@@ -33,7 +35,7 @@ DATA = pg_ringctl--1.0.sql
 PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
-REGRESS = setup parameters clean dirty modify partitions parallel prewarm stats explain pool scans policies limit
+REGRESS = setup parameters clean dirty modify partitions parallel prewarm blocks stats explain pool scans policies limit
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check

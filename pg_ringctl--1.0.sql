@@ -27,6 +27,22 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, integer, text, text, bigint, bigint) IS
 'read blocks of a relation through a ring of ring_kb kB (0: no ring, -1: the ring that a sequential scan would get)';
 
+CREATE FUNCTION pg_ringctl_prewarm_blocks(
+    relation regclass,
+    blocks bigint[],
+    ring_kb integer DEFAULT 0,
+    window_blocks integer DEFAULT 200,
+    reorder text DEFAULT 'zigzag',
+    OUT blocks bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT seek_distance bigint,
+    OUT elapsed_ms double precision)
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_ringctl_prewarm_blocks(regclass, bigint[], integer, integer, text) IS
+'read the blocks of a list, reordered within a window (none, zigzag, sorted), through a ring of ring_kb kB';
+
 --
 -- cumulative statistics
 --

@@ -14,12 +14,10 @@
  */
 #include "postgres.h"
 
-#include "common/relpath.h"
 #include "compat.h"
 #include "funcapi.h"
 #include "load.h"
 #include "miscadmin.h"
-#include "params.h"
 #include "relations.h"
 #include "storage/smgr.h"
 #include "utils/builtins.h"
@@ -46,16 +44,6 @@ typedef struct PrewarmJob
 	int64		next_block;
 } PrewarmJob;
 
-/* Raise an error if an argument is null that may not be. */
-static void
-check_not_null(FunctionCallInfo fcinfo, int argno, const char *name)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("\"%s\" cannot be null", name)));
-}
-
 static PrewarmMode
 parse_mode(const char *mode)
 {
@@ -77,56 +65,34 @@ parse_mode(const char *mode)
 static void
 check_ring(int ring_kb, PrewarmMode mode)
 {
-	if (ring_kb < -1 || ring_kb > RING_MAX_KB ||
-		(ring_kb > 0 && ring_kb < RING_MIN_KB))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ring size must be -1, 0 or between %d kB and %d kB",
-						RING_MIN_KB, RING_MAX_KB),
-				 errhint("-1 is the ring that a sequential scan would get, 0 is no ring.")));
-
+	load_check_ring(ring_kb);
 	if (ring_kb != 0 && mode != PREWARM_BUFFER)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("only prewarm mode \"buffer\" can use a ring"),
 				 errhint("The other modes do not read into shared buffers; set \"ring_kb\" to 0.")));
-
-	if (ring_kb != 0 && !param_enabled)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use a ring while pg_ringctl is switched off"),
-				 errhint("Set \"%s\" to on, or read without a ring.", "pg_ringctl.enabled")));
-}
-
-/* Raise an error if a block, given as an argument, is not there. */
-static int64
-check_block(PrewarmJob *job, int64 block, int64 nblocks, const char *which)
-{
-	if (block < 0 || block >= nblocks)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s block number %lld is out of range",
-						which, (long long) block),
-				 errdetail("Fork \"%s\" of relation \"%s\" has %lld blocks; the first one is 0.",
-						   forkNames[job->forknum],
-						   RelationGetRelationName(job->open.rel),
-						   (long long) nblocks)));
-	return block;
 }
 
 /* Which blocks? */
 static void
 get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
-	int64		nblocks = RelationGetNumberOfBlocksInFork(job->open.rel, job->forknum);
+	Relation	rel = job->open.rel;
+	int64		nblocks = RelationGetNumberOfBlocksInFork(rel, job->forknum);
 
 	job->first_block = 0;
 	job->last_block = nblocks - 1;
 
 	if (!PG_ARGISNULL(4))
-		job->first_block = check_block(job, PG_GETARG_INT64(4), nblocks, "starting");
+	{
+		job->first_block = PG_GETARG_INT64(4);
+		load_check_block(rel, job->forknum, job->first_block, nblocks, "starting block");
+	}
 	if (!PG_ARGISNULL(5))
-		job->last_block = check_block(job, PG_GETARG_INT64(5), nblocks, "ending");
+	{
+		job->last_block = PG_GETARG_INT64(5);
+		load_check_block(rel, job->forknum, job->last_block, nblocks, "ending block");
+	}
 
 	if (!PG_ARGISNULL(4) && !PG_ARGISNULL(5) && job->last_block < job->first_block)
 		ereport(ERROR,
@@ -142,9 +108,9 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 static void
 get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
-	check_not_null(fcinfo, 1, "ring_kb");
-	check_not_null(fcinfo, 2, "mode");
-	check_not_null(fcinfo, 3, "fork");
+	load_check_not_null(fcinfo, 1, "ring_kb");
+	load_check_not_null(fcinfo, 2, "mode");
+	load_check_not_null(fcinfo, 3, "fork");
 
 	job->ring_kb = PG_GETARG_INT32(1);
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));

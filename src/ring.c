@@ -805,12 +805,14 @@ ring_drop_rest(Ring *ring)
 /*
  * The stream pins what it finds, and may find its own blocks in the ring: those
  * that were read before it started, until the ring has come round.  Where such
- * a slot was exchanged, it comes later: then the round counts from there.
+ * a slot was exchanged, it comes later: then the round counts from there.  A
+ * reader that returns to blocks which it has had may find them at any time.
  */
 static inline bool
 may_find_own_blocks(const Ring *ring)
 {
-	return ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
+	return ring->options.returns ||
+		ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
 }
 
 /*

@@ -40,6 +40,7 @@ typedef struct RingOptions
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
 	bool		alone;			/* this process reads nothing else meanwhile */
+	bool		returns;		/* may ask for a block once more, at any time */
 	bool		write_dirty;	/* flush WAL so that dirty pages stay inside */
 } RingOptions;
 

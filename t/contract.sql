@@ -6,7 +6,7 @@
 -- every parameter is described; errors have their SQLSTATE.
 
 BEGIN;
-SELECT plan(169);
+SELECT plan(172);
 
 CREATE SCHEMA ringctl;
 CREATE EXTENSION pg_ringctl SCHEMA ringctl;
@@ -28,6 +28,7 @@ SELECT bag_eq(
              ('function pg_ringctl_parse_policy(text)'),
              ('function pg_ringctl_pollution()'),
              ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
+             ('function pg_ringctl_prewarm_blocks(regclass,bigint[],integer,integer,text)'),
              ('function pg_ringctl_reclaim(regclass)'),
              ('function pg_ringctl_resolve(regclass)'),
              ('function pg_ringctl_ring_slots(integer)'),
@@ -73,6 +74,11 @@ SELECT is(pg_get_function_arguments('pg_ringctl_prewarm'::regproc),
     'last_block bigint DEFAULT NULL::bigint, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
     'OUT ring_buffers integer, OUT reuses bigint, OUT escapes bigint, OUT elapsed_ms double precision',
     'arguments of pg_ringctl_prewarm');
+SELECT is(pg_get_function_arguments('pg_ringctl_prewarm_blocks'::regproc),
+    'relation regclass, blocks bigint[], ring_kb integer DEFAULT 0, window_blocks integer DEFAULT 200, '
+    'reorder text DEFAULT ''zigzag''::text, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
+    'OUT seek_distance bigint, OUT elapsed_ms double precision',
+    'arguments of pg_ringctl_prewarm_blocks');
 SELECT is(pg_get_function_arguments('pg_ringctl_stats_reset'::regproc),
     'datid oid DEFAULT 0, relid oid DEFAULT 0', 'arguments of pg_ringctl_stats_reset');
 SELECT function_returns('ringctl', 'pg_ringctl_stats_reset', ARRAY['oid', 'oid'],
@@ -177,6 +183,7 @@ GRANT USAGE ON SCHEMA ringctl TO regress_ringctl_plain, regress_ringctl_reader;
 
 SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and ' || func)
   FROM (VALUES ('pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)', true, true),
+               ('pg_ringctl_prewarm_blocks(regclass,bigint[],integer,integer,text)', true, true),
                ('pg_ringctl_stats()', false, true),
                ('pg_ringctl_stats_info()', false, true),
                ('pg_ringctl_stats_reset(oid,oid)', false, false),
