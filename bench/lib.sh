@@ -1,29 +1,85 @@
 # bench/lib.sh - what the measurements share; sourced, never run.
 #
-# The idea: a case compares two sides in one run, alternating, so that what else the machine does falls on both; it
-# prints both sides with medians and ranges, their ratio, and one line for each figure it is about: PASS or MISS. It
-# runs on a private copy of a release server, in a throwaway cluster, like the scripts in dev/.
+# The idea: a case compares contenders in one run, alternating, so that what else the machine does falls on all; every
+# single run is recorded as a line of a CSV file, and everything else is computed from that: it prints each contender
+# with median and range, and one line for each figure it is about: PASS or MISS. It runs on a private copy of a release
+# server, in a throwaway cluster, like the scripts in dev/. dev/bench keeps the CSV file and what a case prints, and
+# writes docs/benchmarks.md from these.
 # shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/fetch.sh"
 
+CASE=${0##*/}
+GIVEN=                          # constants that come from outside
+FIGURES=0
 MISSES=0
 
-# What the figures were measured on.
-print_machine() {
-	printf 'machine: %s, %s cores, %s MB of memory, %s\n' \
-		"$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)" "$(jobs_count)" \
-		"$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo 2>/dev/null)" "$(uname -sr)"
+# --- a case begins and ends ----------------------------------------------------------------------------------------
+
+# bench_options "MAJOR..." ARGUMENT...: what every case takes. Sets MAJORS, by default the first argument, and QUICK.
+bench_options() {
+	local default=$1 arg
+	shift
+	MAJORS='' QUICK=''
+	for arg in "$@"; do
+		case $arg in
+			--quick) QUICK=yes ;;
+			[1-9][0-9]) MAJORS="$MAJORS $arg" ;;
+			*) die "usage: bench/$CASE [--quick] [MAJOR...]" ;;
+		esac
+	done
+	MAJORS=${MAJORS:-$default}
 }
 
-# bench_begin MB: the machine, and a temporary folder with that much space.
+# pick NAME FULL QUICK: a constant that the size of the measurement decides. $BENCH_NAME comes before both.
+pick() {
+	local given=BENCH_$1
+	if [ -n "${!given:-}" ]; then
+		printf -v "$1" %s "${!given}"
+		GIVEN="$GIVEN; $given=${!given}"
+	elif [ -n "$QUICK" ]; then
+		printf -v "$1" %s "$3"
+	else
+		printf -v "$1" %s "$2"
+	fi
+}
+
+# What the figures were measured on, and when.
+print_machine() {
+	printf 'date: %s\n' "$(date -u +%F)"
+	printf 'machine: %s, %s cores, %s MB of memory, %s\n' \
+		"$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)" "$(jobs_count)" \
+		"$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo 2>/dev/null)" "$(uname -sr | sed 's/-.*//')"
+	printf 'size: %s%s%s%s\n' "$([ -n "$QUICK" ] && echo quick || echo full)" "${ROUNDS:+, $ROUNDS rounds}" \
+		"${ROWS:+, $ROWS rows in the large table}" "$GIVEN"
+}
+
+# bench_begin MB [COLUMN...]: the machine, and a temporary folder with that much space. The columns are the settings
+# under which contenders are compared; each case has its own, but for the major, which is always there.
 bench_begin() {
+	local need=$1
+	shift
 	if is_debian && is_root; then
 		need_packages gcc libc6-dev make
 	fi
 	print_machine
-	temp_folder "$1"
+	temp_folder "$need"
+	CSV=${BENCH_CSV:-$WORK/$CASE.csv}
+	SETTING_COLUMNS=("$@")
+	HEADER=$(IFS=,; printf '%s' "major,${*:+$*,}contender,measure,unit,run,value")
+	if [ -s "$CSV" ]; then
+		[ "$(head -n 1 "$CSV")" = "$HEADER" ] || die "$CASE.csv, which was to be added to, has other columns"
+	else
+		printf '%s\n' "$HEADER" >"$CSV"
+	fi
 }
+
+bench_end() {
+	printf 'done: %s figures, %s missed\n' "$FIGURES" "$MISSES"
+	[ "$MISSES" -eq 0 ]
+}
+
+# --- clusters ------------------------------------------------------------------------------------------------------
 
 # bench_server MAJOR: a private copy with the extension; sets CONFIG and BIN. Fails if that major can't be had.
 bench_server() {
@@ -42,6 +98,7 @@ bench_cluster() {
 	start_cluster "$CONFIG" "$CLUSTER" "autovacuum = off" "max_parallel_workers_per_gather = 0" "$@" ||
 		die "the cluster does not start"
 	sql "CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm; CREATE EXTENSION pg_ringctl"
+	as_user cp "$CLUSTER/data/postgresql.conf" "$CLUSTER/postgresql.conf"
 	printf 'server: %s; %s\n' "$(sql 'SELECT version()' | cut -d' ' -f1,2)" "${SETTINGS:-all defaults}"
 }
 
@@ -50,10 +107,62 @@ bench_cluster_end() {
 	as_user rm -rf "$CLUSTER"
 }
 
-restart() {
-	as_user "$BIN/pg_ctl" -D "$CLUSTER/data" -s -w -m fast -l "$CLUSTER/server.log" restart >/dev/null 2>&1 </dev/null ||
-		die "the cluster does not restart"
+restart_cluster() {
+	as_user env "${SERVER_ENV[@]}" "$BIN/pg_ctl" -D "$CLUSTER/data" -s -w -m fast -l "$CLUSTER/server.log" restart \
+		>/dev/null 2>&1 </dev/null
 }
+
+restart() {
+	restart_cluster || die "the cluster does not restart"
+}
+
+# reconfigure [LINE OF postgresql.conf...]: restarts the cluster with these beside those that it was made with. Fails
+# where the server does not start so, and then it is as it was made.
+reconfigure() {
+	as_user cp "$CLUSTER/postgresql.conf" "$CLUSTER/data/postgresql.conf"
+	[ $# -eq 0 ] || printf '%s\n' "$@" | as_user tee -a "$CLUSTER/data/postgresql.conf" >/dev/null
+	restart_cluster && return
+	as_user cp "$CLUSTER/postgresql.conf" "$CLUSTER/data/postgresql.conf"
+	restart
+	return 1
+}
+
+# The methods of reading that this server knows; `none` before 18, which reads in one way.
+io_methods() {
+	local methods
+	methods=$(sql "SELECT array_to_string(enumvals, ' ') FROM pg_settings WHERE name = 'io_method'")
+	printf '%s\n' "${methods:-none}"
+}
+
+# method_line METHOD: what to give to reconfigure; nothing for `none`.
+method_line() {
+	[ "$1" = none ] || printf 'io_method = %s\n' "$1"
+}
+
+# Forget what the operating system has cached of files; fails where that is not allowed.
+drop_os_cache() {
+	sync
+	{ echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null
+}
+
+# Can files of the temporary folder be read past the operating system's cache?
+can_read_directly() {
+	dd if="$CLUSTER/data/global/pg_control" of=/dev/null bs=8192 count=1 iflag=direct 2>/dev/null
+}
+
+# files_of TABLE: the paths of its main fork.
+files_of() {
+	local file
+	file=$CLUSTER/data/$(sql "SELECT pg_relation_filepath('$1')")
+	find "${file%/*}" -name "${file##*/}" -o -name "${file##*/}.*" | sort -t . -k 2n
+}
+
+# What is in shared_buffers of tables that were made here leaves it.
+evict_all() {
+	sql "SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode >= 16384" >/dev/null
+}
+
+# --- statements ----------------------------------------------------------------------------------------------------
 
 # sql STATEMENTS [PGOPTIONS]
 sql() {
@@ -72,17 +181,82 @@ timed_once() {
 	timed "SELECT 1" "${2:-}" "$1"
 }
 
-# median/least/most FILE: of the numbers in it, one a line.
-median() {
-	sort -n "$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+# stopwatch COMMAND...: milliseconds that it took.
+stopwatch() {
+	local start end
+	start=$(date +%s%N)
+	"$@" >/dev/null 2>&1
+	end=$(date +%s%N)
+	awk "BEGIN { print ($end - $start) / 1000000 }"
 }
-least() { sort -n "$1" | head -n 1; }
-most() { sort -n "$1" | tail -n 1; }
 
-# show_side NAME FILE UNIT [DECIMALS]
-show_side() {
-	printf "  %-34s median %10.${4:-1}f %s   range %.${4:-1}f to %.${4:-1}f   (%d runs)\n" "$1" "$(median "$2")" "$3" \
-		"$(least "$2")" "$(most "$2")" "$(wc -l <"$2")"
+# --- recording, and what is computed from it -----------------------------------------------------------------------
+
+declare -A RECORDED=()          # in this run: how many of each key; and which settings
+
+# keep_rows AWK-ARGUMENT...: of the CSV file only what that says.
+keep_rows() {
+	awk "$@" "$CSV" >"$CSV.rest" && cat "$CSV.rest" >"$CSV"
+	rm -f "$CSV.rest"
+}
+
+# record SETTING... CONTENDER MEASURE UNIT VALUE: one run, of $MAJOR. All that an earlier measurement has recorded under
+# the same settings goes: what is compared was measured together. Not in a subshell.
+record() {
+	local key cell run
+	[ $# -eq $((${#SETTING_COLUMNS[@]} + 4)) ] || die "record: ${#SETTING_COLUMNS[@]} settings and 4 fields, not: $*"
+	case ${!#} in '' | *[!0-9.e+-]*) die "record: not a number: '${!#}' ($*)" ;; esac
+	case "$*" in *[,\"]*) die "record: no comma, no quotation mark: $*" ;; esac
+	key=$(IFS=,; printf '%s' "$MAJOR,${*:1:$#-1}")
+	cell=$(IFS=,; printf '%s' "$MAJOR${SETTING_COLUMNS[*]:+,}${*:1:${#SETTING_COLUMNS[@]}}")
+	if [ -z "${RECORDED[$cell]:-}" ]; then
+		keep_rows -v key="$cell," 'index($0, key) != 1'
+		RECORDED[$cell]=begun
+	fi
+	run=$((${RECORDED[$key]:-0} + 1))
+	RECORDED[$key]=$run
+	printf '%s,%s,%s\n' "$key" "$run" "${!#}" >>"$CSV"
+}
+
+# forget: all that was recorded of $MAJOR, for a round that does not count.
+forget() {
+	RECORDED=()
+	keep_rows -F , -v major="$MAJOR" '$1 != major'
+}
+
+medians() {
+	awk -f "$CHECKOUT/bench/medians" "$CSV"
+}
+
+# statistic WHICH SETTING... CONTENDER MEASURE: of these runs of $MAJOR; WHICH counts from the end of a line.
+statistic() {
+	local which=$1 key
+	shift
+	key=$(IFS=,; printf '%s' "$MAJOR,$*,")
+	medians | awk -F , -v key="$key" -v which="$which" 'index($0, key) == 1 { print $(NF - which); exit }' | grep . ||
+		die "nothing was recorded for $key"
+}
+median() { statistic 3 "$@"; }
+least() { statistic 2 "$@"; }
+most() { statistic 1 "$@"; }
+
+# total SETTING... CONTENDER MEASURE: the sum of these runs.
+total() {
+	awk -F , -v key="$(IFS=,; printf '%s' "$MAJOR,$*,")" 'index($0, key) == 1 { n += $NF } END { print n + 0 }' "$CSV"
+}
+
+# show_sides PATTERN: everything that was recorded of $MAJOR, whose settings, contender and measure match.
+show_sides() {
+	medians | awk -F , -v major="$MAJOR" -v pattern="$1" '
+		$1 == major && match($0, pattern) {
+			decimals = $(NF - 3) < 100 ? ($(NF - 3) < 10 ? 3 : 2) : 1
+			if ($(NF - 3) == int($(NF - 3)) && $(NF - 2) == int($(NF - 2)) && $(NF - 1) == int($(NF - 1)))
+				decimals = 0
+			name = ""
+			for (i = 2; i <= NF - 5; i++) name = name (i > 2 ? (i == NF - 5 ? ": " : " ") : "") $i
+			printf "  %-56s median %12." decimals "f %s   range %." decimals "f to %." decimals "f   (%d runs)\n",
+				name, $(NF - 3), $(NF - 4), $(NF - 2), $(NF - 1), $NF
+		}'
 }
 
 ratio() {
@@ -91,18 +265,20 @@ ratio() {
 
 # figure WHAT VALUE OPERATOR BOUND: PASS or MISS.
 figure() {
-	if awk "BEGIN { exit !($2 $3 $4) }"; then
-		printf 'PASS  %s: %s (%s %s)\n' "$1" "$2" "$3" "$4"
-	else
+	local verdict=PASS
+	FIGURES=$((FIGURES + 1))
+	if ! awk "BEGIN { exit !($2 $3 $4) }"; then
+		verdict=MISS
 		MISSES=$((MISSES + 1))
-		printf 'MISS  %s: %s (%s %s)\n' "$1" "$2" "$3" "$4"
 	fi
+	printf '%s  %s: %s (%s %s)\n' "$verdict" "$1" "$2" "$3" "$4"
 }
 
-bench_end() {
-	log "done, $MISSES figures missed"
-	[ "$MISSES" -eq 0 ]
-}
+# note/skip TEXT: what is worth knowing beside the figures; what could not be measured, and why.
+note() { printf 'NOTE  %s\n' "$*"; }
+skip() { printf 'SKIP  %s\n' "$*"; }
+
+# --- tables --------------------------------------------------------------------------------------------------------
 
 # Rows of about 1,100 bytes, seven a page, as in dev/demo.
 HOT_ROWS=60480                  # 8,640 pages, half of 128 MB

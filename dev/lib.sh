@@ -289,6 +289,8 @@ build_extension() {
 
 # --- throwaway clusters --------------------------------------------------------------------------------------------
 
+SERVER_ENV=()                   # NAME=VALUE... for the servers, not for the programs that talk to them
+
 # start_cluster PG_CONFIG DIR [LINE OF postgresql.conf...]: a new cluster in DIR/data that listens on a Unix socket in
 # DIR only; afterwards PGHOST, PGPORT and PGUSER are its. Reached and stopped by these and by stop_cluster.
 start_cluster() {
@@ -303,8 +305,8 @@ start_cluster() {
 	fi
 	printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$dir'" "port = 5432" "$@" |
 		as_user tee -a "$dir/data/postgresql.conf" >/dev/null
-	if ! as_user "$bin/pg_ctl" -D "$dir/data" -s -w -t 60 -l "$dir/server.log" start >"$dir.start.log" 2>&1 </dev/null
-	then
+	if ! as_user env "${SERVER_ENV[@]}" "$bin/pg_ctl" -D "$dir/data" -s -w -t 60 -l "$dir/server.log" start \
+		>"$dir.start.log" 2>&1 </dev/null; then
 		show_tail "$dir.start.log"
 		show_tail "$dir/server.log"
 		return 1
