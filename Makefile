@@ -9,17 +9,21 @@ OBJS = \
 	$(WIN32RES) \
 	pg_ringctl.o \
 	src/blocks.o \
+	src/crew.o \
 	src/enabled.o \
 	src/escapes.o \
 	src/explain.o \
 	src/facts.o \
+	src/fit.o \
 	src/labels.o \
 	src/limit.o \
 	src/live.o \
 	src/load.o \
+	src/parts.o \
 	src/policy.o \
 	src/pool.o \
 	src/prewarm.o \
+	src/prewarm_all.o \
 	src/registry.o \
 	src/relations.o \
 	src/reorder.o \
@@ -35,7 +39,7 @@ DATA = pg_ringctl--1.0.sql
 PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
-REGRESS = setup parameters clean dirty modify partitions parallel prewarm blocks stats explain pool scans policies limit
+REGRESS = setup parameters clean dirty modify partitions parallel prewarm prewarm_all blocks stats explain pool scans policies limit
 REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check

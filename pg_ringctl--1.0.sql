@@ -14,6 +14,8 @@ CREATE FUNCTION pg_ringctl_prewarm(
     fork text DEFAULT 'main',
     first_block bigint DEFAULT NULL,
     last_block bigint DEFAULT NULL,
+    workers integer DEFAULT 0,
+    fit text DEFAULT 'warn',
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
@@ -24,8 +26,29 @@ CREATE FUNCTION pg_ringctl_prewarm(
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, integer, text, text, bigint, bigint) IS
-'read blocks of a relation through a ring of ring_kb kB (0: no ring, -1: the ring that a sequential scan would get)';
+COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, integer, text, text, bigint, bigint, integer, text) IS
+'read blocks of a relation through a ring of ring_kb kB (0: no ring, -1: the ring that a sequential scan would get), with the help of so many parallel workers; fit: what to do with what does not fit into shared buffers (warn, stop or ignore)';
+
+CREATE FUNCTION pg_ringctl_prewarm_all(
+    relation regclass,
+    ring_kb integer DEFAULT 0,
+    parts text[] DEFAULT '{table,toast,indexes}',
+    workers integer DEFAULT 0,
+    fit text DEFAULT 'warn',
+    OUT relation regclass,
+    OUT blocks bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT ring_buffers integer,
+    OUT reuses bigint,
+    OUT escapes bigint,
+    OUT elapsed_ms double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, integer, text[], integer, text) IS
+'read a table, its TOAST table and its indexes, of all partitions, as pg_ringctl_prewarm does; one row for each relation that was read';
 
 CREATE FUNCTION pg_ringctl_prewarm_blocks(
     relation regclass,

@@ -29,7 +29,7 @@ DECLARE
     r record;
 BEGIN
     PERFORM fresh();
-    SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb);
+    SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb, fit => 'ignore');
     RETURN QUERY SELECT r.blocks = blocks(rel), r.blocks = r.blks_hit + r.blks_read,
                         CASE WHEN ring_kb < 0 THEN sign(r.ring_buffers)::int
                              ELSE r.ring_buffers * current_setting('block_size')::int / 1024 END,
@@ -209,7 +209,134 @@ SELECT count(*) AS counted FROM pg_ringctl_stats;
 SELECT blocks > 0 AS read FROM pg_ringctl_prewarm('small', 0, 'read');
 SELECT count(*) AS counted FROM pg_ringctl_stats;
 
-DROP FUNCTION prewarm, ring_as_scan;
+--
+-- Workers: each reads its share through a ring of its own; nothing is read
+-- twice, and nothing left out
+--
+CREATE FUNCTION with_workers(rel regclass, n int, ring_kb int, first bigint DEFAULT NULL, last bigint DEFAULT NULL)
+RETURNS TABLE (blocks bigint, adds_up boolean, rings int, ring_kb_each int, escapes bigint,
+               scans bigint, workers bigint, counted bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+BEGIN
+    PERFORM fresh();
+    SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb, 'buffer', 'main', first, last, n, 'ignore');
+    RETURN QUERY SELECT r.blocks, r.blocks = r.blks_hit + r.blks_read,
+                        CASE WHEN ring_kb > 0 THEN (r.ring_buffers * 8 / ring_kb)::int END,
+                        s.ring_buffers * 8, r.escapes, s.scans, s.workers, s.blocks
+                   FROM pg_ringctl_stats s WHERE s.relid = rel;
+END $$;
+SELECT n, ring_kb, w.* FROM unnest('{0, 1, 2, 4}'::int[]) n, unnest('{0, 64, 256}'::int[]) ring_kb,
+       LATERAL with_workers('big', n, ring_kb) w;
+-- ranges, down to one that the leader reads alone
+SELECT first, last, w.blocks, w.adds_up, w.rings, w.workers
+  FROM (VALUES (0, 0), (0, 15), (0, 16), (5, 4000), (5119, 5119), (NULL, 99), (5000, NULL)) r (first, last),
+       LATERAL with_workers('big', 2, 64, first, last) w;
+-- These blocks it is, and no others.
+SELECT fresh();
+SELECT blocks FROM pg_ringctl_prewarm('big', first_block => 1000, last_block => 1999, workers => 2);
+SELECT count(*) > 900 AS most, min(relblocknumber) >= 1000 AND max(relblocknumber) <= 1999 AS no_others
+  FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('big') AND relforknumber = 0;
+-- other forks, catalogs, what has no blocks
+SELECT fork, p.blocks > 0 AS some, p.blocks = p.blks_hit + p.blks_read AS adds_up
+  FROM unnest('{fsm, vm}'::text[]) fork, LATERAL pg_ringctl_prewarm('big', 64, 'buffer', fork, workers => 1) p;
+SELECT blocks = blocks('pg_proc') AS all_blocks FROM pg_ringctl_prewarm('pg_proc', 64, workers => 2);
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('empty', 64, workers => 2);
+-- -1 is the same ring for everybody
+SELECT blocks = blocks('big') AS all_blocks, ring_buffers > 0 AS rings FROM pg_ringctl_prewarm('big', -1, workers => 2);
+-- What workers read is in the query's buffer usage.
+CREATE FUNCTION buffers_read() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    PERFORM fresh();
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM pg_ringctl_prewarm(''big'', 64, workers => 2)' INTO plan;
+    RETURN (plan->0->'Plan'->>'Shared Read Blocks')::int BETWEEN blocks('big') AND blocks('big') + 200;
+END $$;
+SELECT buffers_read();
+-- A relation that was made, and truncated, in this transaction, and in a
+-- subtransaction of it
+BEGIN;
+CREATE TABLE young AS SELECT * FROM big WHERE id <= 300;
+SELECT blocks = blocks('young') AS all_blocks FROM pg_ringctl_prewarm('young', 64, workers => 2);
+SAVEPOINT s;
+TRUNCATE young;
+INSERT INTO young SELECT * FROM big WHERE id <= 200;
+SELECT blocks = blocks('young') AS all_blocks FROM pg_ringctl_prewarm('young', 64, workers => 2);
+SELECT pg_ringctl_prewarm('young', 63, workers => 2);
+ROLLBACK TO s;
+SELECT blocks = blocks('young') AS all_blocks FROM pg_ringctl_prewarm('young', 64, workers => 2);
+-- the session may write again
+INSERT INTO young VALUES (0);
+ROLLBACK;
+-- a function that catches its errors
+CREATE FUNCTION caught() RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..2 LOOP
+        BEGIN
+            RETURN NEXT (pg_ringctl_prewarm('big', 64, workers => 2)).blocks;
+            RETURN NEXT 1 / (i - 1);
+        EXCEPTION WHEN division_by_zero THEN
+            RETURN NEXT 0;
+        END;
+    END LOOP;
+END $$;
+SELECT * FROM caught();
+-- transactions of every kind
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT count(*) FROM small;
+SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 2);
+COMMIT;
+BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE;
+SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 2);
+COMMIT;
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 2);
+COMMIT;
+-- in a query that has parallel workers itself
+BEGIN;
+SET LOCAL max_parallel_workers_per_gather = 2;
+SET LOCAL parallel_setup_cost = 0;
+SET LOCAL parallel_tuple_cost = 0;
+SET LOCAL min_parallel_table_scan_size = 0;
+SELECT count(*), sum((SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 1 + (b.id > 2)::int)))
+  FROM (SELECT id FROM big WHERE id <= 3 OFFSET 0) b;
+COMMIT;
+
+--
+-- What does not fit
+--
+SELECT fresh();
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big');
+SELECT blocks, cached('big') FROM pg_ringctl_prewarm('big', fit => 'ignore');
+SELECT fresh();
+SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop');
+SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', workers => 2);
+SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 4000);
+SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 3072);
+SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 3071);
+-- It is not asked for where there is a ring, or nothing in shared buffers.
+SELECT ring_kb, p.blocks FROM unnest('{-1, 64}'::int[]) ring_kb, LATERAL pg_ringctl_prewarm('big', ring_kb, fit => 'stop') p;
+SELECT p.blocks FROM pg_ringctl_prewarm('big', 0, 'read', fit => 'stop') p;
+
+-- As a user sees what is wrong
+SELECT pg_ringctl_prewarm('small', workers => -1);
+SELECT pg_ringctl_prewarm('small', workers => 1025);
+SELECT pg_ringctl_prewarm('small', 0, 'read', workers => 1);
+SELECT pg_ringctl_prewarm('small', fit => 'Warn');
+SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm(''small'', %s)', arguments)) AS outcome
+  FROM (VALUES ('workers => NULL'), ('fit => NULL'), ('workers => -2147483648'), ('workers => 2147483647'),
+               ('0, ''prefetch'', workers => 1'), ('fit => '''''), ('fit => ''stop ''')) v (arguments);
+-- Nobody else reads a temporary relation.
+SELECT blocks = blocks('temporary') AS all_blocks FROM pg_ringctl_prewarm('temporary', workers => 2);
+SET max_parallel_workers = 0;
+SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 2);
+SET max_parallel_workers = 1;
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 64, workers => 2);
+RESET max_parallel_workers;
+SELECT count(*) AS pinned FROM pg_buffercache WHERE pinning_backends > 0;
+
+DROP FUNCTION prewarm, ring_as_scan, with_workers, buffers_read, caught;
 DROP FOREIGN DATA WRAPPER regress_nothing CASCADE;
 DROP VIEW a_view;
 DROP TYPE a_type;

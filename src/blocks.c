@@ -22,6 +22,7 @@
 #include "load.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "prewarm.h"
 #include "relations.h"
 #include "reorder.h"
 #include "utils/array.h"
@@ -114,7 +115,7 @@ check_list(BlocksJob *job)
 
 	rewind_list(job);
 	while (next_listed(job, &block))
-		load_check_block(job->open.rel, MAIN_FORKNUM, block, nblocks, "block");
+		prewarm_check_block(job->open.rel, MAIN_FORKNUM, block, nblocks, "block");
 }
 
 /*
@@ -124,15 +125,16 @@ check_list(BlocksJob *job)
 static void
 get_job(BlocksJob *job, FunctionCallInfo fcinfo)
 {
-	load_check_not_null(fcinfo, 1, "blocks");
-	load_check_not_null(fcinfo, 2, "ring_kb");
-	load_check_not_null(fcinfo, 3, "window_blocks");
-	load_check_not_null(fcinfo, 4, "reorder");
+	prewarm_check_not_null(fcinfo, 1, "blocks");
+	prewarm_check_not_null(fcinfo, 2, "ring_kb");
+	prewarm_check_not_null(fcinfo, 3, "window_blocks");
+	prewarm_check_not_null(fcinfo, 4, "reorder");
 
 	job->ring_kb = PG_GETARG_INT32(2);
 	job->window = PG_GETARG_INT32(3);
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(4)));
-	load_check_ring(job->ring_kb);
+	prewarm_check_ring(job->ring_kb);
+	prewarm_check_enabled(job->ring_kb);
 	check_window(job->window);
 
 	relations_open_to_read(&job->open, PG_GETARG_OID(0));

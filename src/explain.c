@@ -80,29 +80,11 @@ ring_is_wanted(ExplainState *es)
 static void
 add_facts(ScanFacts *sum, const ScanFacts *facts)
 {
-	RingCounts *to = &sum->counts;
-	const RingCounts *from = &facts->counts;
-
 	/* All processes of a scan get the same ring; keep one. */
 	sum->nbuffers = facts->nbuffers;
 	sum->source = facts->source;
 
-	to->blocks += from->blocks;
-	to->blks_read += from->blks_read;
-	to->blks_unringed += from->blks_unringed;
-	to->consumed += from->consumed;
-	to->unconsumed += from->unconsumed;
-	to->fills += from->fills;
-	to->reuses += from->reuses;
-	to->escapes_pinned += from->escapes_pinned;
-	to->escapes_dirty += from->escapes_dirty;
-	to->escapes_adopted += from->escapes_adopted;
-	to->slots_lost += from->slots_lost;
-	to->wal_flushes += from->wal_flushes;
-	to->released += from->released;
-	to->blks_shared += from->blks_shared;
-	to->share_waits += from->share_waits;
-	to->share_wait_us += from->share_wait_us;
+	ring_add_counts(&sum->counts, &facts->counts);
 }
 
 /* Which ring, in text: "1792kB  Buffers: 224  Source: chosen". */

@@ -13,7 +13,7 @@
  */
 #include "postgres.h"
 
-#include "common/relpath.h"
+#include "access/parallel.h"
 #include "compat.h"
 #include "load.h"
 #include "miscadmin.h"
@@ -22,59 +22,6 @@
 #include "registry.h"
 #include "scan.h"
 #include "utils/memutils.h"
-
-/*
- * load_check_not_null
- *		Raise an error if an argument is null that may not be.
- */
-void
-load_check_not_null(FunctionCallInfo fcinfo, int argno, const char *name)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("\"%s\" cannot be null", name)));
-}
-
-/*
- * load_check_ring
- *		Raise an error if there can be no ring of this size.
- */
-void
-load_check_ring(int ring_kb)
-{
-	if (ring_kb < -1 || ring_kb > RING_MAX_KB ||
-		(ring_kb > 0 && ring_kb < RING_MIN_KB))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ring size must be -1, 0 or between %d kB and %d kB",
-						RING_MIN_KB, RING_MAX_KB),
-				 errhint("-1 is the ring that a sequential scan would get, 0 is no ring.")));
-
-	if (ring_kb != 0 && !param_enabled)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use a ring while pg_ringctl is switched off"),
-				 errhint("Set \"%s\" to on, or read without a ring.", "pg_ringctl.enabled")));
-}
-
-/*
- * load_check_block
- *		Raise an error if a fork that has nblocks blocks has no such one.
- */
-void
-load_check_block(Relation rel, ForkNumber forknum, int64 block, int64 nblocks,
-				 const char *which)
-{
-	if (block < 0 || block >= nblocks)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s number %lld is out of range",
-						which, (long long) block),
-				 errdetail("Fork \"%s\" of relation \"%s\" has %lld blocks; the first one is 0.",
-						   forkNames[forknum], RelationGetRelationName(rel),
-						   (long long) nblocks)));
-}
 
 /*
  * load_choose_ring
@@ -97,8 +44,8 @@ load_choose_ring(Relation rel, int ring_kb, RingOptions *options)
  *		Read the blocks that next_block hands out, as a read stream's callback,
  *		into shared buffers.
  *
- * blocks_total is how many others shall see that there are.  What came of it
- * is in *result.
+ * blocks_total is how many others shall see that there are, for all processes
+ * that read them together.  What came of it is in *result.
  */
 void
 load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
@@ -113,7 +60,10 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 	scan_lend_finished();
 
 	reader = MemoryContextAllocZero(TopMemoryContext, sizeof(Reader));
-	reader->scans = 1;
+	if (IsParallelWorker())
+		reader->workers = 1;	/* the leader counts the scan */
+	else
+		reader->scans = 1;
 	registry_begin_reader(reader, READER_PREWARM, RelationGetRelid(rel), options);
 	ring = reader->ring;
 	registry_start_pass(reader, blocks_total);

@@ -10,7 +10,6 @@
 #ifndef RINGCTL_LOAD_H
 #define RINGCTL_LOAD_H
 
-#include "fmgr.h"
 #include "ring.h"
 
 /* What came out. */
@@ -21,11 +20,6 @@ typedef struct LoadResult
 	RingCounts	counts;			/* what the ring did */
 } LoadResult;
 
-extern void load_check_not_null(FunctionCallInfo fcinfo, int argno,
-								const char *name);
-extern void load_check_ring(int ring_kb);
-extern void load_check_block(Relation rel, ForkNumber forknum, int64 block,
-							 int64 nblocks, const char *which);
 extern void load_choose_ring(Relation rel, int ring_kb, RingOptions *options);
 extern void load_blocks(Relation rel, ForkNumber forknum,
 						const RingOptions *options, int64 blocks_total,

@@ -16,8 +16,10 @@
 
 #include "compat.h"
 #include "funcapi.h"
-#include "load.h"
 #include "miscadmin.h"
+#include "params.h"
+#include "postmaster/bgworker_internals.h"
+#include "prewarm.h"
 #include "relations.h"
 #include "storage/smgr.h"
 #include "utils/builtins.h"
@@ -38,11 +40,23 @@ typedef struct PrewarmJob
 	OpenRelation open;
 	ForkNumber	forknum;
 	PrewarmMode mode;
-	int			ring_kb;
+	PrewarmOptions options;
 	int64		first_block;
 	int64		last_block;		/* the last one to be read: first - 1 if none */
-	int64		next_block;
 } PrewarmJob;
+
+/*
+ * prewarm_check_not_null
+ *		Raise an error if an argument is null that may not be.
+ */
+void
+prewarm_check_not_null(FunctionCallInfo fcinfo, int argno, const char *name)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" cannot be null", name)));
+}
 
 static PrewarmMode
 parse_mode(const char *mode)
@@ -61,16 +75,126 @@ parse_mode(const char *mode)
 	return PREWARM_BUFFER;		/* keep compiler quiet */
 }
 
-/* Raise an error if there can be no ring of this size in this mode. */
-static void
-check_ring(int ring_kb, PrewarmMode mode)
+/*
+ * prewarm_check_ring
+ *		Raise an error if there can be no ring of this size.
+ */
+void
+prewarm_check_ring(int ring_kb)
 {
-	load_check_ring(ring_kb);
-	if (ring_kb != 0 && mode != PREWARM_BUFFER)
+	if (ring_kb < -1 || ring_kb > RING_MAX_KB ||
+		(ring_kb > 0 && ring_kb < RING_MIN_KB))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ring size must be -1, 0 or between %d kB and %d kB",
+						RING_MIN_KB, RING_MAX_KB),
+				 errhint("-1 is the ring that a sequential scan would get, 0 is no ring.")));
+}
+
+/* Raise an error if there can't be so many workers. */
+static void
+check_workers(int workers)
+{
+	if (workers < 0 || workers > MAX_PARALLEL_WORKER_LIMIT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of workers must be between 0 and %d",
+						MAX_PARALLEL_WORKER_LIMIT)));
+}
+
+/*
+ * prewarm_get_options
+ *		Check the arguments with these numbers, and fill in the options.
+ */
+void
+prewarm_get_options(FunctionCallInfo fcinfo, int ring_kb_argno,
+					int workers_argno, int fit_argno, PrewarmOptions *options)
+{
+	prewarm_check_not_null(fcinfo, ring_kb_argno, "ring_kb");
+	prewarm_check_not_null(fcinfo, workers_argno, "workers");
+	prewarm_check_not_null(fcinfo, fit_argno, "fit");
+
+	options->ring_kb = PG_GETARG_INT32(ring_kb_argno);
+	options->workers = PG_GETARG_INT32(workers_argno);
+	options->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(fit_argno)));
+	prewarm_check_ring(options->ring_kb);
+	check_workers(options->workers);
+}
+
+/*
+ * prewarm_check_enabled
+ *		Raise an error if that ring can't be had because we are switched off.
+ */
+void
+prewarm_check_enabled(int ring_kb)
+{
+	if (ring_kb != 0 && !param_enabled)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use a ring while pg_ringctl is switched off"),
+				 errhint("Set \"%s\" to on, or read without a ring.", "pg_ringctl.enabled")));
+}
+
+/*
+ * prewarm_adapt_options
+ *		Change the options to what can be done with this relation, and its
+ *		parts.
+ *
+ * Whether it fits is asked only where there is no ring.  A temporary relation
+ * is not in shared buffers, so it is not asked there, either, and nobody else
+ * can read it.
+ */
+void
+prewarm_adapt_options(PrewarmOptions *options, Relation rel)
+{
+	if (options->ring_kb != 0 || RelationUsesLocalBuffers(rel))
+		options->fit = FIT_IGNORE;
+
+	if (options->workers > 0 && RelationUsesLocalBuffers(rel))
+	{
+		ereport(NOTICE,
+				(errmsg("reading temporary relation \"%s\" without parallel workers",
+						RelationGetRelationName(rel))));
+		options->workers = 0;
+	}
+}
+
+/* Raise an error if this mode can't do what the options say. */
+static void
+check_mode(PrewarmMode mode, const PrewarmOptions *options)
+{
+	if (mode == PREWARM_BUFFER)
+		return;
+
+	if (options->ring_kb != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("only prewarm mode \"buffer\" can use a ring"),
 				 errhint("The other modes do not read into shared buffers; set \"ring_kb\" to 0.")));
+	if (options->workers > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("only prewarm mode \"buffer\" can use parallel workers"),
+				 errhint("Set \"workers\" to 0.")));
+}
+
+/*
+ * prewarm_check_block
+ *		Raise an error if a fork that has nblocks blocks has no such one; which
+ *		says what it is to the user.
+ */
+void
+prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,
+					int64 nblocks, const char *which)
+{
+	if (block < 0 || block >= nblocks)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s number %lld is out of range",
+						which, (long long) block),
+				 errdetail("Fork \"%s\" of relation \"%s\" has %lld blocks; the first one is 0.",
+						   forkNames[forknum], RelationGetRelationName(rel),
+						   (long long) nblocks)));
 }
 
 /* Which blocks? */
@@ -86,12 +210,12 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 	if (!PG_ARGISNULL(4))
 	{
 		job->first_block = PG_GETARG_INT64(4);
-		load_check_block(rel, job->forknum, job->first_block, nblocks, "starting block");
+		prewarm_check_block(rel, job->forknum, job->first_block, nblocks, "starting block");
 	}
 	if (!PG_ARGISNULL(5))
 	{
 		job->last_block = PG_GETARG_INT64(5);
-		load_check_block(rel, job->forknum, job->last_block, nblocks, "ending block");
+		prewarm_check_block(rel, job->forknum, job->last_block, nblocks, "ending block");
 	}
 
 	if (!PG_ARGISNULL(4) && !PG_ARGISNULL(5) && job->last_block < job->first_block)
@@ -108,18 +232,21 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 static void
 get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
-	load_check_not_null(fcinfo, 1, "ring_kb");
-	load_check_not_null(fcinfo, 2, "mode");
-	load_check_not_null(fcinfo, 3, "fork");
+	PrewarmOptions *options = &job->options;
 
-	job->ring_kb = PG_GETARG_INT32(1);
+	prewarm_check_not_null(fcinfo, 2, "mode");
+	prewarm_check_not_null(fcinfo, 3, "fork");
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
-	check_ring(job->ring_kb, job->mode);
+
+	prewarm_get_options(fcinfo, 1, 6, 7, options);
+	check_mode(job->mode, options);
+	prewarm_check_enabled(options->ring_kb);
 
 	relations_open_to_read(&job->open, PG_GETARG_OID(0));
-	relations_check_storage(job->open.rel, job->forknum, job->ring_kb != 0);
+	relations_check_storage(job->open.rel, job->forknum, options->ring_kb != 0);
 	get_range(job, fcinfo);
+	prewarm_adapt_options(options, job->open.rel);
 }
 
 /* Hint the operating system to read the blocks, and don't wait for it. */
@@ -155,42 +282,50 @@ read_blocks(const PrewarmJob *job)
 	return job->last_block - job->first_block + 1;
 }
 
-/* The stream's callback. */
-static BlockNumber
-next_block_of_range(ReadStream *stream pg_attribute_unused(), void *arg,
-					void *per_buffer_data pg_attribute_unused())
+/*
+ * prewarm_read
+ *		Read so many blocks of the relation, or as many of them as fit, into
+ *		shared buffers.
+ */
+void
+prewarm_read(Crew *crew, Fit *fit, int ring_kb, Relation rel,
+			 ForkNumber forknum, int64 first_block, int64 nblocks,
+			 LoadResult *result)
 {
-	PrewarmJob *job = (PrewarmJob *) arg;
+	RingOptions options;
 
-	return job->next_block <= job->last_block ?
-		job->next_block++ : InvalidBlockNumber;
+	load_choose_ring(rel, ring_kb, &options);
+	crew_read(crew, rel, forknum, &options, first_block,
+			  fit_take(fit, nblocks), result);
 }
 
 /* Read the blocks into shared buffers, through a ring or without one. */
 static void
-buffer_blocks(PrewarmJob *job, LoadResult *result)
+buffer_blocks(const PrewarmJob *job, LoadResult *result)
 {
-	Relation	rel = job->open.rel;
-	RingOptions options;
+	const PrewarmOptions *options = &job->options;
+	int64		nblocks = job->last_block - job->first_block + 1;
+	Fit			fit = {.action = options->fit};
+	Crew	   *crew;
 
-	load_choose_ring(rel, job->ring_kb, &options);
-	job->next_block = job->first_block;
-	load_blocks(rel, job->forknum, &options, job->last_block - job->first_block + 1,
-				next_block_of_range, job, result);
+	if (options->fit == FIT_WARN)
+		fit_warn(nblocks);
+	crew = crew_begin(options->workers);
+	prewarm_read(crew, &fit, options->ring_kb, job->open.rel, job->forknum,
+				 job->first_block, nblocks, result);
+	crew_end(crew);
+	fit_tell(&fit);
 }
 
-static Datum
-make_result(FunctionCallInfo fcinfo, PrewarmMode mode,
-			const LoadResult *result, double elapsed_ms)
+/*
+ * prewarm_put_result
+ *		Fill PREWARM_RESULT_COLUMNS columns with what came out.
+ */
+void
+prewarm_put_result(const LoadResult *result, double elapsed_ms, Datum *values)
 {
 	const RingCounts *counts = &result->counts;
 	int64		blks_read = counts->blks_read + counts->blks_unringed;
-	TupleDesc	tupdesc;
-	Datum		values[7];
-	bool		nulls[7] = {0};
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	values[0] = Int64GetDatum(result->blocks);
 	values[1] = Int64GetDatum(result->blocks - blks_read);
@@ -200,6 +335,20 @@ make_result(FunctionCallInfo fcinfo, PrewarmMode mode,
 	values[5] = Int64GetDatum(counts->escapes_pinned + counts->escapes_dirty +
 							  counts->escapes_adopted);
 	values[6] = Float8GetDatum(elapsed_ms);
+}
+
+static Datum
+make_result(FunctionCallInfo fcinfo, PrewarmMode mode,
+			const LoadResult *result, double elapsed_ms)
+{
+	TupleDesc	tupdesc;
+	Datum		values[PREWARM_RESULT_COLUMNS];
+	bool		nulls[PREWARM_RESULT_COLUMNS] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	prewarm_put_result(result, elapsed_ms, values);
 
 	/* The other modes know nothing of buffers. */
 	for (int i = 1; i <= 5; i++)
@@ -210,18 +359,20 @@ make_result(FunctionCallInfo fcinfo, PrewarmMode mode,
 
 /*
  * pg_ringctl_prewarm(relation regclass, ring_kb integer, mode text, fork text,
- *					  first_block bigint, last_block bigint)
+ *					  first_block bigint, last_block bigint, workers integer,
+ *					  fit text)
  *
  * Reads the blocks from first_block to last_block (null: from the first, to
  * the last) of a fork of the relation, and tells how many there were, how many
  * of them were found in shared buffers and how many read, what the ring did,
- * and how long it took, in ms.
+ * and how long it took, in ms.  So many workers help; fit is for blocks that do
+ * not fit into shared buffers.
  */
 Datum
 pg_ringctl_prewarm(PG_FUNCTION_ARGS)
 {
 	PrewarmJob	job;
-	LoadResult result = {0};
+	LoadResult	result = {0};
 	instr_time	start;
 	instr_time	end;
 

@@ -288,26 +288,9 @@ prepare(void *arg)
 static void
 add_counts(StatsCounters *sum, const Reader *reader, TimestampTz now)
 {
-	const RingCounts *counts = ring_counts(reader->ring);
-
 	sum->scans += reader->scans;
 	sum->workers += reader->workers;
-	sum->ring.blocks += counts->blocks;
-	sum->ring.consumed += counts->consumed;
-	sum->ring.unconsumed += counts->unconsumed;
-	sum->ring.blks_read += counts->blks_read;
-	sum->ring.blks_unringed += counts->blks_unringed;
-	sum->ring.fills += counts->fills;
-	sum->ring.reuses += counts->reuses;
-	sum->ring.escapes_pinned += counts->escapes_pinned;
-	sum->ring.escapes_adopted += counts->escapes_adopted;
-	sum->ring.escapes_dirty += counts->escapes_dirty;
-	sum->ring.slots_lost += counts->slots_lost;
-	sum->ring.released += counts->released;
-	sum->ring.blks_shared += counts->blks_shared;
-	sum->ring.share_waits += counts->share_waits;
-	sum->ring.share_wait_us += counts->share_wait_us;
-	sum->ring.wal_flushes += counts->wal_flushes;
+	ring_add_counts(&sum->ring, ring_counts(reader->ring));
 	sum->elapsed_ms += INSTR_TIME_GET_MILLISEC(reader->elapsed);
 
 	sum->ring_buffers = ring_public(reader->ring)->nbuffers;

@@ -77,6 +77,46 @@ relations_open_to_read(OpenRelation *open, Oid relid)
 }
 
 /*
+ * relations_try_open
+ *		Open a relation, with AccessShareLock; for an index, give its table,
+ *		which is locked first.  Returns false, and nothing is locked, if the
+ *		relation is not there (any more).
+ */
+bool
+relations_try_open(OpenRelation *open, Oid relid, Oid table)
+{
+	open->lockedTable = table;
+	if (OidIsValid(table))
+		LockRelationOid(table, AccessShareLock);
+	open->rel = try_relation_open(relid, AccessShareLock);
+	if (open->rel != NULL)
+		return true;
+	if (OidIsValid(table))
+		UnlockRelationOid(table, AccessShareLock);
+	return false;
+}
+
+/*
+ * relations_check_buffers
+ *		Raise an error if the relation's pages are in buffers that are not
+ *		ours, or, if "ring" says so, that can't be in a ring.
+ */
+void
+relations_check_buffers(Relation rel, bool ring)
+{
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
+
+	if (RelationUsesLocalBuffers(rel) && ring)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot read a temporary relation through a ring"),
+				 errdetail("Temporary relations are not in shared buffers.")));
+}
+
+/*
  * relations_check_storage
  *		Raise an error if this fork of the relation has nothing on disk that we
  *		can read, or, if "ring" says so, that can be read through a ring.
@@ -96,16 +136,7 @@ relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
 				 errdetail_relkind_not_supported(relkind),
 				 partitioned ? errhint("Name its partitions instead.") : 0));
 
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary tables of other sessions")));
-
-	if (RelationUsesLocalBuffers(rel) && ring)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot read a temporary relation through a ring"),
-				 errdetail("Temporary relations are not in shared buffers.")));
+	relations_check_buffers(rel, ring);
 
 	if (!smgrexists(RelationGetSmgr(rel), forknum))
 		ereport(ERROR,

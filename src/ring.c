@@ -1608,3 +1608,25 @@ ring_counts(const Ring *ring)
 {
 	return &ring->public->counts;
 }
+
+/* Add what one ring did to what others did. */
+void
+ring_add_counts(RingCounts *to, const RingCounts *from)
+{
+	to->blocks += from->blocks;
+	to->blks_read += from->blks_read;
+	to->blks_unringed += from->blks_unringed;
+	to->consumed += from->consumed;
+	to->unconsumed += from->unconsumed;
+	to->fills += from->fills;
+	to->reuses += from->reuses;
+	to->escapes_pinned += from->escapes_pinned;
+	to->escapes_dirty += from->escapes_dirty;
+	to->escapes_adopted += from->escapes_adopted;
+	to->slots_lost += from->slots_lost;
+	to->wal_flushes += from->wal_flushes;
+	to->released += from->released;
+	to->blks_shared += from->blks_shared;
+	to->share_waits += from->share_waits;
+	to->share_wait_us += from->share_wait_us;
+}

@@ -151,5 +151,6 @@ extern const RingOptions *ring_options(const Ring *ring);
 extern BlockNumber ring_next_to_get(const Ring *ring);
 extern const RingPublic *ring_public(const Ring *ring);
 extern const RingCounts *ring_counts(const Ring *ring);
+extern void ring_add_counts(RingCounts *to, const RingCounts *from);
 
 #endif							/* RINGCTL_RING_H */

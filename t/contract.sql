@@ -6,7 +6,7 @@
 -- every parameter is described; errors have their SQLSTATE.
 
 BEGIN;
-SELECT plan(172);
+SELECT plan(195);
 
 CREATE SCHEMA ringctl;
 CREATE EXTENSION pg_ringctl SCHEMA ringctl;
@@ -27,7 +27,8 @@ SELECT bag_eq(
              ('function pg_ringctl_map(integer,regclass)'),
              ('function pg_ringctl_parse_policy(text)'),
              ('function pg_ringctl_pollution()'),
-             ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)'),
+             ('function pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint,integer,text)'),
+             ('function pg_ringctl_prewarm_all(regclass,integer,text[],integer,text)'),
              ('function pg_ringctl_prewarm_blocks(regclass,bigint[],integer,integer,text)'),
              ('function pg_ringctl_reclaim(regclass)'),
              ('function pg_ringctl_resolve(regclass)'),
@@ -67,13 +68,22 @@ SELECT is_empty(
 
 -- Signatures
 SELECT function_returns('ringctl', 'pg_ringctl_prewarm',
-    ARRAY['regclass', 'integer', 'text', 'text', 'bigint', 'bigint'], 'record');
+    ARRAY['regclass', 'integer', 'text', 'text', 'bigint', 'bigint', 'integer', 'text'], 'record');
 SELECT is(pg_get_function_arguments('pg_ringctl_prewarm'::regproc),
     'relation regclass, ring_kb integer DEFAULT 0, mode text DEFAULT ''buffer''::text, '
     'fork text DEFAULT ''main''::text, first_block bigint DEFAULT NULL::bigint, '
-    'last_block bigint DEFAULT NULL::bigint, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
+    'last_block bigint DEFAULT NULL::bigint, workers integer DEFAULT 0, fit text DEFAULT ''warn''::text, '
+    'OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
     'OUT ring_buffers integer, OUT reuses bigint, OUT escapes bigint, OUT elapsed_ms double precision',
     'arguments of pg_ringctl_prewarm');
+SELECT function_returns('ringctl', 'pg_ringctl_prewarm_all',
+    ARRAY['regclass', 'integer', 'text[]', 'integer', 'text'], 'setof record');
+SELECT is(pg_get_function_arguments('pg_ringctl_prewarm_all'::regproc),
+    'relation regclass, ring_kb integer DEFAULT 0, parts text[] DEFAULT ''{table,toast,indexes}''::text[], '
+    'workers integer DEFAULT 0, fit text DEFAULT ''warn''::text, OUT relation regclass, '
+    'OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
+    'OUT ring_buffers integer, OUT reuses bigint, OUT escapes bigint, OUT elapsed_ms double precision',
+    'arguments of pg_ringctl_prewarm_all');
 SELECT is(pg_get_function_arguments('pg_ringctl_prewarm_blocks'::regproc),
     'relation regclass, blocks bigint[], ring_kb integer DEFAULT 0, window_blocks integer DEFAULT 200, '
     'reorder text DEFAULT ''zigzag''::text, OUT blocks bigint, OUT blks_hit bigint, OUT blks_read bigint, '
@@ -182,7 +192,8 @@ CREATE ROLE regress_ringctl_reader IN ROLE pg_read_all_stats;
 GRANT USAGE ON SCHEMA ringctl TO regress_ringctl_plain, regress_ringctl_reader;
 
 SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and ' || func)
-  FROM (VALUES ('pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint)', true, true),
+  FROM (VALUES ('pg_ringctl_prewarm(regclass,integer,text,text,bigint,bigint,integer,text)', true, true),
+               ('pg_ringctl_prewarm_all(regclass,integer,text[],integer,text)', true, true),
                ('pg_ringctl_prewarm_blocks(regclass,bigint[],integer,integer,text)', true, true),
                ('pg_ringctl_stats()', false, true),
                ('pg_ringctl_stats_info()', false, true),
@@ -225,6 +236,8 @@ SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm('public.secret_pkey')$$, '4
                  'permission denied for index secret_pkey');
 SELECT lives_ok($$SELECT ringctl.pg_ringctl_prewarm('public.shared_one')$$, 'who may read a table may prewarm it');
 SELECT lives_ok($$SELECT ringctl.pg_ringctl_prewarm('public.shared_one_pkey')$$, 'and its index');
+SELECT throws_ok($$SELECT ringctl.pg_ringctl_prewarm_all('public.secret')$$, '42501', 'permission denied for table secret');
+SELECT lives_ok($$SELECT ringctl.pg_ringctl_prewarm_all('public.shared_one')$$, 'and both at once');
 SELECT throws_ok('SET pg_ringctl.max_ring = 64', '42501');
 SELECT throws_ok('SET pg_ringctl.track = off', '42501');
 SELECT throws_ok('SET pg_ringctl.max_relations = 200', '42501');
@@ -269,6 +282,24 @@ SELECT throws_ok(format('SELECT pg_ringctl_prewarm(%s)', args), state::char(5), 
                ($$'some_blocks', 0, 'buffer', 'main', 2, 1$$, '22023'),
                ($$'a_view'$$, '42809'),
                ($$'a_parent'$$, '42809'),
+               ($$'a_temp', 64$$, '0A000'),
+               ($$'some_blocks', workers => -1$$, '22023'),
+               ($$'some_blocks', workers => 1025$$, '22023'),
+               ($$'some_blocks', workers => NULL$$, '22004'),
+               ($$'some_blocks', 0, 'read', workers => 1$$, '22023'),
+               ($$'some_blocks', fit => 'tight'$$, '22023'),
+               ($$'some_blocks', fit => NULL$$, '22004'),
+               ($$4294967295::oid::regclass$$, '42P01')) t (args, state);
+SELECT throws_ok(format('SELECT pg_ringctl_prewarm_all(%s)', args), state::char(5), NULL, state || ': all of ' || args)
+  FROM (VALUES ($$'some_blocks', 63$$, '22023'),
+               ($$'some_blocks', parts => '{heap}'$$, '22023'),
+               ($$'some_blocks', parts => '{NULL}'$$, '22004'),
+               ($$'some_blocks', parts => NULL$$, '22004'),
+               ($$'some_blocks', workers => 1025$$, '22023'),
+               ($$'some_blocks', fit => 'tight'$$, '22023'),
+               ($$'a_view'$$, '42809'),
+               ($$'a_sequence'$$, '42809'),
+               ($$'secret_pkey'$$, '42809'),
                ($$'a_temp', 64$$, '0A000'),
                ($$4294967295::oid::regclass$$, '42P01')) t (args, state);
 SELECT throws_ok(format('SELECT pg_ringctl_map(%s)', args), state::char(5), NULL, state || ': map of ' || args)

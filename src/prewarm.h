@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * prewarm.h
+ *	  What the functions that prewarm have in common.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_PREWARM_H
+#define RINGCTL_PREWARM_H
+
+#include "crew.h"
+#include "fit.h"
+#include "fmgr.h"
+
+/* From blocks to elapsed_ms. */
+#define PREWARM_RESULT_COLUMNS	7
+
+/* How to read. */
+typedef struct PrewarmOptions
+{
+	int			ring_kb;
+	int			workers;
+	FitAction	fit;
+} PrewarmOptions;
+
+extern void prewarm_check_not_null(FunctionCallInfo fcinfo, int argno,
+								   const char *name);
+extern void prewarm_check_ring(int ring_kb);
+extern void prewarm_check_enabled(int ring_kb);
+extern void prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,
+								int64 nblocks, const char *which);
+extern void prewarm_get_options(FunctionCallInfo fcinfo, int ring_kb_argno,
+								int workers_argno, int fit_argno,
+								PrewarmOptions *options);
+extern void prewarm_adapt_options(PrewarmOptions *options, Relation rel);
+extern void prewarm_read(Crew *crew, Fit *fit, int ring_kb, Relation rel,
+						 ForkNumber forknum, int64 first_block, int64 nblocks,
+						 LoadResult *result);
+extern void prewarm_put_result(const LoadResult *result, double elapsed_ms,
+							   Datum *values);
+
+#endif							/* RINGCTL_PREWARM_H */
