@@ -908,15 +908,29 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
 }
 
+/* Can the ring's size change? */
+static inline bool
+sizes_itself(const Ring *ring)
+{
+	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
+}
+
+static inline bool
+can_grow(const Ring *ring)
+{
+	return sizes_itself(ring) && ring->public->nbuffers < ring->options.capacity;
+}
+
 /*
  * Look at the slot n places ahead, which a read may take soon, and make it fit
  * to be reused.  Returns the LSN up to which WAL must be flushed for it, if
  * any.
  *
  * A pinned buffer is exchanged with an unpinned one from beyond the reach, so
- * that the next read does not come to it; or if there is none, with one from
- * farther away within it: look-ahead then pins all the others, and leaves no
- * room for a read that would take more than the unpinned ones.
+ * that the next read does not come to it.  If there is none, and the ring can't
+ * grow, it is exchanged with one from farther away within the reach: look-ahead
+ * then pins all the others, and leaves no room for a read that would take more
+ * than the unpinned ones.
  */
 static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)
@@ -965,11 +979,11 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;
 
 		spare = spare_beyond(ring, spares);
-		if (spare < 0)
+		if (spare < 0 && !can_grow(ring))
 			spare = spare_within(ring, n, spares);
 		if (spare < 0)
-			return InvalidXLogRecPtr;	/* all are pinned: it will escape, if
-										 * a read comes to it */
+			return InvalidXLogRecPtr;	/* if the ring can't grow, it will
+										 * escape when a read comes to it */
 		exchange_slots(ring, slotno, spare);
 		if (may_find_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag))
 			ring->reads_at_start = ring->public->counts.blks_read;
@@ -1073,13 +1087,6 @@ ring_count_sharing(Ring *ring, bool shared, int64 waited_us)
 		counts->share_waits++;
 		counts->share_wait_us += waited_us;
 	}
-}
-
-/* Can the ring's size change? */
-static inline bool
-sizes_itself(const Ring *ring)
-{
-	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
 }
 
 /*
@@ -1270,9 +1277,9 @@ announce_wal(Ring *ring)
 
 /*
  * How many blocks may wait to be read after this call, which asked for this
- * one, at most?  One more than before, and never more than one read takes; what was read since is not
- * among them.  Hits are not seen, so where there are any it may be fewer; but
- * while everything is a hit, there is only one.
+ * one, at most?  One more than before, and never more than one read takes; what
+ * was read since is not among them.  Hits are not seen, so where there are any
+ * it may be fewer; but while everything is a hit, there is only one.
  */
 static int
 count_pending(Ring *ring, BlockNumber block)
@@ -1282,6 +1289,21 @@ count_pending(Ring *ring, BlockNumber block)
 	if (block != InvalidBlockNumber)
 		ring->pending = Min(ring->pending + 1, ring->reach);
 	return ring->pending;
+}
+
+/*
+ * A slot that comes next is pinned, and there is none to exchange it with:
+ * somebody follows the scan, and pins what look-ahead does not.  If the ring
+ * may grow, let it: then what is pinned comes later.  Returns whether it did.
+ */
+static bool
+make_room_before_pins(Ring *ring)
+{
+	if (!can_grow(ring))
+		return false;
+	grow(ring, Min(ring->reach, ring->options.capacity - ring->public->nbuffers));
+	tend(ring, InvalidBlockNumber);
+	return true;
 }
 
 /*
@@ -1304,10 +1326,13 @@ tend(Ring *ring, BlockNumber block)
 	{
 		lsn = Max(lsn, tend_slot(ring, n, &spares));
 
-		/* No slot but pinned ones is left: look at it again the next time. */
 		if (!ring->options.observe &&
 			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
-			break;
+		{
+			if (make_room_before_pins(ring))
+				return;
+			break;				/* look at it again the next time */
+		}
 		ring->tended = n;
 	}
 
