@@ -915,10 +915,15 @@ sizes_itself(const Ring *ring)
 	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
 }
 
+/*
+ * May it grow because of pins?  Where it finds its own blocks, they are its
+ * own, and it has room for these.
+ */
 static inline bool
-can_grow(const Ring *ring)
+can_step_aside(const Ring *ring)
 {
-	return sizes_itself(ring) && ring->public->nbuffers < ring->options.capacity;
+	return sizes_itself(ring) && !may_find_own_blocks(ring) &&
+		ring->public->nbuffers < ring->options.capacity;
 }
 
 /*
@@ -928,7 +933,7 @@ can_grow(const Ring *ring)
  *
  * A pinned buffer is exchanged with an unpinned one from beyond the reach, so
  * that the next read does not come to it.  If there is none, and the ring can't
- * grow, it is exchanged with one from farther away within the reach: look-ahead
+ * step aside, it is exchanged with one from farther away within the reach: look-ahead
  * then pins all the others, and leaves no room for a read that would take more
  * than the unpinned ones.
  */
@@ -979,7 +984,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;
 
 		spare = spare_beyond(ring, spares);
-		if (spare < 0 && !can_grow(ring))
+		if (spare < 0 && !can_step_aside(ring))
 			spare = spare_within(ring, n, spares);
 		if (spare < 0)
 			return InvalidXLogRecPtr;	/* if the ring can't grow, it will
@@ -1297,9 +1302,9 @@ count_pending(Ring *ring, BlockNumber block)
  * may grow, let it: then what is pinned comes later.  Returns whether it did.
  */
 static bool
-make_room_before_pins(Ring *ring)
+step_aside(Ring *ring)
 {
-	if (!can_grow(ring))
+	if (!can_step_aside(ring))
 		return false;
 	grow(ring, Min(ring->reach, ring->options.capacity - ring->public->nbuffers));
 	tend(ring, InvalidBlockNumber);
@@ -1329,7 +1334,7 @@ tend(Ring *ring, BlockNumber block)
 		if (!ring->options.observe &&
 			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
 		{
-			if (make_room_before_pins(ring))
+			if (step_aside(ring))
 				return;
 			break;				/* look at it again the next time */
 		}
