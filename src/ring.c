@@ -49,7 +49,8 @@
  * when such a page comes into reach, and then up to the highest LSN of the
  * pages that follow, a batch of them, so that one wait for the WAL's disk
  * serves many pages; half a batch earlier we ask the WAL writer to go ahead,
- * so that mostly there is nothing left to wait for.
+ * so that mostly there is nothing left to wait for.  A ring that sizes itself
+ * makes room for the batch, and where few of its pages are dirty, more room.
  *
  * Strangers: the clock sweep may take a buffer out of the ring and give it to
  * another page.  The slot still names it.  We remember the tag that each slot
@@ -93,6 +94,12 @@
  * page images, which is also what wakes the WAL writer (wal_writer_flush_after).
  */
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
+
+/*
+ * Where few pages are dirty, so many slots serve that purpose, at most: a flush
+ * takes as long for few pages as for many.
+ */
+#define MAX_FLUSH_ROOM	(8 * FLUSH_BATCH)
 
 /* So many times in a revolution it is looked at whether the ring is too large. */
 #define QUARTERS		4
@@ -995,23 +1002,34 @@ tend_slot(Ring *ring, int n, Spares *spares)
 	}
 }
 
-/* The highest LSN among the pages that come next, a batch of them. */
+/*
+ * The highest LSN among the pages that come next, a batch of them; *ndirty is
+ * set to how many of these need WAL to be flushed.
+ */
 static XLogRecPtr
-batch_lsn(const Ring *ring)
+batch_lsn(const Ring *ring, int *ndirty)
 {
-	int			batch = Min(ring->public->nbuffers, ring->reach + FLUSH_BATCH);
+	int			batch = Min(ring->public->nbuffers,
+							ring->reach + Max(FLUSH_BATCH, ring->flush_room));
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	*ndirty = 0;
 
 	for (int n = 1; n <= batch; n++)
 	{
 		int			slot = slot_ahead(ring, n);
 		compat_buf_state state;
+		XLogRecPtr	page_lsn;
 
 		if (ring->strategy->buffers[slot] == InvalidBuffer)
 			continue;
 		state = compat_read_buf_state(slot_header(ring, slot));
-		if (BUF_STATE_GET_REFCOUNT(state) == 0)
-			lsn = Max(lsn, slot_lsn(ring, slot, state));
+		if (BUF_STATE_GET_REFCOUNT(state) > 0)
+			continue;
+		page_lsn = slot_lsn(ring, slot, state);
+		lsn = Max(lsn, page_lsn);
+		if (page_lsn > ring->flushed)
+			(*ndirty)++;
 	}
 	return lsn;
 }
@@ -1030,7 +1048,8 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 	{
 		XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) :
 			GetXLogInsertRecPtr();
-		XLogRecPtr	batch = batch_lsn(ring);
+		int			ndirty;
+		XLogRecPtr	batch = batch_lsn(ring, &ndirty);
 
 		if (lsn > end)
 			return;
@@ -1039,6 +1058,8 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 		compat_submit_staged();
 		XLogFlush(lsn);
 		ring->public->counts.wal_flushes++;
+		if (ndirty < FLUSH_BATCH / 2)
+			ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
 	}
 	ring->flushed = Max(ring->flushed, lsn);
 }
@@ -1229,15 +1250,15 @@ fit_size(Ring *ring)
 
 /*
  * A quarter of a revolution has gone by, or would have if all blocks had been
- * read and not found: was the ring too large?  Room to flush WAL is kept for a
- * whole one, because it is needed once in a batch of pages.
+ * read and not found: was the ring too large?  Room to flush WAL is kept for two
+ * whole ones, because it is needed once in a batch of pages.
  */
 static void
 end_quarter(Ring *ring)
 {
 	int			excess = ring->public->nbuffers - Max(ring->peak, ring->options.nbuffers);
 
-	if (++ring->quarters_unflushed > QUARTERS)
+	if (++ring->quarters_unflushed > 2 * QUARTERS)
 		ring->flush_room = 0;
 	ring->excess = excess >= Max(ring->reach, ring->public->nbuffers / 8) ? excess : 0;
 	ring->peak = ring->calls = 0;
@@ -1256,7 +1277,7 @@ make_flush_room(Ring *ring, XLogRecPtr lsn)
 	if (!sizes_itself(ring) || !XLogNeedsFlush(lsn))
 		return false;
 	ring->quarters_unflushed = 0;
-	ring->flush_room = FLUSH_BATCH;
+	ring->flush_room = Max(ring->flush_room, FLUSH_BATCH);
 	more = buffers_needed(ring) - ring->public->nbuffers;
 	if (more < ring->reach)
 		return false;
