@@ -181,6 +181,14 @@ timed_once() {
 	timed "SELECT 1" "${2:-}" "$1"
 }
 
+# timed_session STATEMENT PGOPTIONS [STATEMENT]: milliseconds of the first, and the last line of what they answer,
+# with blanks between the columns.
+timed_session() {
+	as_user env "PGOPTIONS=$2" "$BIN/psql" -X -A -t -q -F ' ' -v ON_ERROR_STOP=1 -d postgres -c "SELECT 1" -c '\timing on' \
+		-c "$1" -c '\timing off' ${3:+-c "$3"} |
+		awk '/^Time: / { ms = $2; next } { last = $0 } END { print ms, last }'
+}
+
 # stopwatch COMMAND...: milliseconds that it took.
 stopwatch() {
 	local start end
