@@ -162,7 +162,8 @@ struct Ring
 								 * revolution */
 	int			flush_room;		/* of them, to flush WAL for many pages */
 	int			quarters_unflushed; /* since that was needed */
-	int			keep;			/* reads that others have still to come to */
+	bool		shared;			/* with others who follow, or are in front */
+	int			keep;			/* reads that they have still to come to */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
 	int64		log_mask;
 	int64		hits_seen;		/* when sharing was last counted */
@@ -924,12 +925,13 @@ sizes_itself(const Ring *ring)
 
 /*
  * May it grow because of pins?  Where it finds its own blocks, they are its
- * own, and it has room for these.
+ * own, and it has room for these; where reads are shared, those of others are
+ * meant to be, and each ring would hold what all of them hold.
  */
 static inline bool
 can_step_aside(const Ring *ring)
 {
-	return sizes_itself(ring) && !may_find_own_blocks(ring) &&
+	return sizes_itself(ring) && !ring->shared && !may_find_own_blocks(ring) &&
 		ring->public->nbuffers < ring->options.capacity;
 }
 
@@ -1073,16 +1075,18 @@ logged_reads(const Ring *ring, int64 blocks)
 
 /*
  * ring_keep
- *		Keep what was read since so many blocks ago: others will come there.
+ *		Keep what was read since so many blocks ago: others will come there, if
+ *		the reads are shared.
  *
  * Only what this ring has read itself is in its slots; the others keep what
  * they have read.
  */
 void
-ring_keep(Ring *ring, int64 blocks)
+ring_keep(Ring *ring, bool shared, int64 blocks)
 {
 	int64		since;
 
+	ring->shared = shared;
 	if (ring->reads_log == NULL)
 		return;
 	blocks = Min(blocks, ring->options.window);
@@ -1096,16 +1100,16 @@ ring_keep(Ring *ring, int64 blocks)
 
 /*
  * ring_count_sharing
- *		Count what was found since the last call, if others share now, and how
+ *		Count what was found since the last call, if reads are shared now, and how
  *		long the scan waited for them, in microseconds (0: it did not).
  */
 void
-ring_count_sharing(Ring *ring, bool shared, int64 waited_us)
+ring_count_sharing(Ring *ring, int64 waited_us)
 {
 	RingCounts *counts = &ring->public->counts;
 	int64		hits = counts->blocks - counts->blks_read - ring->pending;
 
-	if (shared)
+	if (ring->shared)
 		counts->blks_shared += hits - ring->hits_seen;
 	ring->hits_seen = hits;
 	if (waited_us > 0)
@@ -1535,6 +1539,7 @@ take_back(Ring *ring)
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
 	ring->peak = ring->flush_room = ring->excess = ring->keep = 0;
+	ring->shared = false;
 	set_size(ring, nbuffers);
 
 	taken = ring->options.observe ? 0 : Min(nbuffers, lent.count);

@@ -322,7 +322,7 @@ begin_pass(ScanReader *reader)
 		reader->reader.workers++;
 
 	leave_sharing(reader);
-	ring_keep(reader->reader.ring, 0);
+	ring_keep(reader->reader.ring, false, 0);
 
 	/*
 	 * What the last pass had asked for, but not got.  If it asked for its last
@@ -355,7 +355,7 @@ turn(ScanReader *reader)
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
 	leave_sharing(reader);
-	ring_keep(reader->reader.ring, 0);
+	ring_keep(reader->reader.ring, false, 0);
 	note_consumed(reader);
 	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
@@ -404,7 +404,7 @@ hand_out(ScanReader *reader, BlockNumber block)
 	{
 		reader->ended = true;
 		leave_sharing(reader);
-		ring_keep(reader->reader.ring, 0);
+		ring_keep(reader->reader.ring, false, 0);
 		registry_hide(&reader->reader);
 		registry_stop_clock(&reader->reader);
 		watch_node(reader);
@@ -448,8 +448,8 @@ step(ScanReader *reader, BlockNumber block, BlockNumber start)
 		INSTR_TIME_SUBTRACT(end, start);
 		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
 	}
-	ring_keep(ring, state->behind);
-	ring_count_sharing(ring, state->shared, waited_us);
+	ring_keep(ring, state->shared, state->behind);
+	ring_count_sharing(ring, waited_us);
 }
 
 /*

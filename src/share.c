@@ -16,7 +16,7 @@
  *	          |<---------------- window ------------------->|
  *
  *	    A keeps in its ring what it has read since C's position, B as well.
- *	    A waits when it has asked for blocks three eighths of a window beyond
+ *	    A waits when it has asked for blocks five sixteenths of a window beyond
  *	    what C has asked for; the rest is for what C has asked for and not got,
  *	    and for buffers that rings have still to let go.
  *
@@ -87,7 +87,7 @@
 #define CREDIT_MS_PER_BLOCK	0.002
 
 /* Who is farther in front than so many blocks waits. */
-#define MAX_APART(window)	((uint64) (window) * 3 / 8)
+#define MAX_APART(window)	((uint64) (window) * 5 / 16)
 
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
