@@ -729,7 +729,7 @@ cap_lookahead(SeqScanState *node, RingOptions *options)
 
 	if (rows < 0 || options->observe || scan->rs_base.rs_parallel != NULL)
 		return;
-	pages = rows * scan->rs_nblocks / Max(1.0, node->ss.ps.plan->plan_rows);
+	pages = (double) rows * scan->rs_nblocks / Max(1.0, node->ss.ps.plan->plan_rows);
 	ahead = Max(1, pages / LIMIT_PAGES_PER_AHEAD);
 	if (ahead < policy_lookahead(scan->rs_base.rs_rd, options))
 		options->max_ahead = (int) ahead;
