@@ -197,7 +197,7 @@ static Datum
 make_result(FunctionCallInfo fcinfo, const LoadResult *result,
 			int64 seek_distance, double elapsed_ms)
 {
-	int64		blks_read = result->counts.blks_read + result->counts.blks_unringed;
+	int64		blks_read = ring_blocks_read(&result->counts);
 	TupleDesc	tupdesc;
 	Datum		values[5];
 	bool		nulls[5] = {0};

@@ -35,19 +35,6 @@ PG_FUNCTION_INFO_V1(pg_ringctl_resolve);
 
 #define KB_PER_BUFFER		(BLCKSZ / 1024)
 
-/* Blocks that were read into any buffer, and those that were there. */
-static inline int64
-blocks_read(const RingCounts *counts)
-{
-	return counts->blks_read + counts->blks_unringed;
-}
-
-static inline int64
-blocks_hit(const RingCounts *counts)
-{
-	return counts->blocks - blocks_read(counts);
-}
-
 #ifdef COMPAT_EXPLAIN_OPTIONS
 
 static int	extension_id = -1;
@@ -119,8 +106,8 @@ static void
 print_counts(ExplainState *es, const RingCounts *counts)
 {
 	ExplainPropertyInteger("Blocks", NULL, counts->blocks, es);
-	ExplainPropertyInteger("Hit Blocks", NULL, blocks_hit(counts), es);
-	ExplainPropertyInteger("Read Blocks", NULL, blocks_read(counts), es);
+	ExplainPropertyInteger("Hit Blocks", NULL, ring_blocks_hit(counts), es);
+	ExplainPropertyInteger("Read Blocks", NULL, ring_blocks_read(counts), es);
 	ExplainPropertyInteger("Unconsumed Blocks", NULL, counts->unconsumed, es);
 	ExplainPropertyInteger("Fills", NULL, counts->fills, es);
 	ExplainPropertyInteger("Reuses", NULL, counts->reuses, es);
@@ -145,7 +132,7 @@ print_counts_text(ExplainState *es, const char *which, const ScanFacts *facts)
 	appendStringInfo(es->str,
 					 "%s Blocks: total=%lld hit=%lld read=%lld unconsumed=%lld\n",
 					 which, (long long) counts->blocks,
-					 (long long) blocks_hit(counts), (long long) blocks_read(counts),
+					 (long long) ring_blocks_hit(counts), (long long) ring_blocks_read(counts),
 					 (long long) counts->unconsumed);
 	if (facts->nbuffers == 0)
 		return;
@@ -385,7 +372,7 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
 	values[i++] = Int32GetDatum(facts->nbuffers);
 	values[i++] = CStringGetTextDatum(policy_source_name(facts->source));
 	values[i++] = Int64GetDatum(counts->blocks);
-	values[i++] = Int64GetDatum(blocks_hit(counts));
+	values[i++] = Int64GetDatum(ring_blocks_hit(counts));
 	values[i++] = Int64GetDatum(counts->blks_read);
 	values[i++] = Int64GetDatum(counts->blks_unringed);
 	values[i++] = Int64GetDatum(counts->unconsumed);

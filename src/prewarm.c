@@ -325,7 +325,7 @@ void
 prewarm_put_result(const LoadResult *result, double elapsed_ms, Datum *values)
 {
 	const RingCounts *counts = &result->counts;
-	int64		blks_read = counts->blks_read + counts->blks_unringed;
+	int64		blks_read = ring_blocks_read(counts);
 
 	values[0] = Int64GetDatum(result->blocks);
 	values[1] = Int64GetDatum(result->blocks - blks_read);

@@ -39,7 +39,7 @@ put_row(ReturnSetInfo *rsinfo, const StatsRow *row)
 	values[i++] = Int64GetDatum(c->scans);
 	values[i++] = Int64GetDatum(c->workers);
 	values[i++] = Int64GetDatum(ring->blocks);
-	values[i++] = Int64GetDatum(ring->blocks - ring->blks_read - ring->blks_unringed);
+	values[i++] = Int64GetDatum(ring_blocks_hit(ring));
 	values[i++] = Int64GetDatum(ring->blks_read);
 	values[i++] = Int64GetDatum(ring->blks_unringed);
 	values[i++] = Int64GetDatum(ring->fills);

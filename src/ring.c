@@ -942,9 +942,9 @@ can_step_aside(const Ring *ring)
  *
  * A pinned buffer is exchanged with an unpinned one from beyond the reach, so
  * that the next read does not come to it.  If there is none, and the ring can't
- * step aside, it is exchanged with one from farther away within the reach: look-ahead
- * then pins all the others, and leaves no room for a read that would take more
- * than the unpinned ones.
+ * step aside, it is exchanged with one from farther away within the reach:
+ * look-ahead then pins all the others, and leaves no room for a read that would
+ * take more than the unpinned ones.
  */
 static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)
@@ -1665,7 +1665,10 @@ ring_counts(const Ring *ring)
 	return &ring->public->counts;
 }
 
-/* Add what one ring did to what others did. */
+/*
+ * ring_add_counts
+ *		Add what one ring did to what others did.
+ */
 void
 ring_add_counts(RingCounts *to, const RingCounts *from)
 {

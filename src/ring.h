@@ -71,6 +71,19 @@ typedef struct RingCounts
 	int64		share_wait_us;	/* and how long, in microseconds */
 } RingCounts;
 
+/* Blocks that were read into any buffer, and those that were there. */
+static inline int64
+ring_blocks_read(const RingCounts *counts)
+{
+	return counts->blks_read + counts->blks_unringed;
+}
+
+static inline int64
+ring_blocks_hit(const RingCounts *counts)
+{
+	return counts->blocks - ring_blocks_read(counts);
+}
+
 /* In what state a slot's buffer was when it was last within reach. */
 typedef enum RingSlotState
 {
