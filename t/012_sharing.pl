@@ -43,14 +43,7 @@ parallel_tuple_cost = 0
 min_parallel_table_scan_size = 0
 max_standby_streaming_delay = -1
 ));
-$node->start;
-if ($node->safe_psql('postgres',
-		q(SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_buffercache')
-	) == 0)
-{
-	$node->stop;
-	plan skip_all => 'pg_buffercache is not installed';
-}
+start_with_buffercache($node);
 $node->safe_psql(
 	'postgres', q(
 CREATE EXTENSION pg_ringctl;

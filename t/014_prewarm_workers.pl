@@ -30,14 +30,7 @@ checkpoint_timeout = 1h
 max_parallel_workers = 8
 max_worker_processes = 12
 ));
-$node->start;
-if ($node->safe_psql('postgres',
-		q(SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_buffercache')
-	) == 0)
-{
-	$node->stop;
-	plan skip_all => 'pg_buffercache is not installed';
-}
+start_with_buffercache($node);
 $node->safe_psql('postgres',
 	'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
 load_table($node, 'big', $pages);

@@ -14,6 +14,7 @@ use Test::More;
 our @EXPORT = qw(
   new_node
   configure
+  start_with_buffercache
   load_table
   sum_to
   counters
@@ -55,6 +56,22 @@ sub new_node
 	$node->init(extra => ['--data-checksums'], %params);
 	$node->append_conf('postgresql.conf', $settings);
 	return $node;
+}
+
+# Start a server where pg_buffercache can be created; without it, leave the whole
+# file out.
+sub start_with_buffercache
+{
+	my ($node) = @_;
+
+	$node->start;
+	return
+	  if $node->safe_psql('postgres',
+		q(SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_buffercache')
+	  ) > 0;
+
+	$node->stop;
+	plan skip_all => 'pg_buffercache is not installed';
 }
 
 # Change the server's configuration, and restart it.
