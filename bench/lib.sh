@@ -189,6 +189,18 @@ timed_session() {
 		awk '/^Time: / { ms = $2; next } { last = $0 } END { print ms, last }'
 }
 
+# instructions OPTIONS N STATEMENT [CALLGRIND-OPTION...]: of a single-user backend that runs the statement N times. The
+# cluster is stopped meanwhile.
+instructions() {
+	local options=$1 i
+	for ((i = 0; i < $2; i++)); do printf '%s\n' "$3"; done >"$WORK/statements"
+	shift 3
+	# shellcheck disable=SC2086 # several options
+	as_user sh -c 'exec "$0" "$@" <"'"$WORK"'/statements" >/dev/null' valgrind --tool=callgrind \
+		--callgrind-out-file=/dev/null "$@" "$BIN/postgres" --single -D "$CLUSTER/data" $options postgres 2>&1 |
+		sed -n 's/.*Collected : \([0-9]*\).*/\1/p' | tail -n 1
+}
+
 # stopwatch COMMAND...: milliseconds that it took.
 stopwatch() {
 	local start end
@@ -295,6 +307,19 @@ make_hot() {
 		ALTER TABLE hot ADD PRIMARY KEY (id)"
 	sql "VACUUM ANALYZE hot"
 	HOT_PAGES=$(pages_of hot)
+}
+
+# make_partitions TABLE N WIDTH: N partitions, WIDTH ids each from 0 on. They are in groups of a hundred, because a
+# partition's making looks at its siblings.
+make_partitions() {
+	sql "CREATE TABLE $1 (id int, pad text) PARTITION BY RANGE (id)"
+	sql "DO 'BEGIN FOR g IN 0..$2 / 100 - 1 LOOP
+		EXECUTE format(''CREATE TABLE $1_%s PARTITION OF $1 FOR VALUES FROM (%s) TO (%s) PARTITION BY RANGE (id)'',
+			g, $3 * 100 * g, $3 * 100 * (g + 1));
+		FOR n IN 100 * g..100 * g + 99 LOOP
+			EXECUTE format(''CREATE TABLE $1_%s_%s PARTITION OF $1_%s FOR VALUES FROM (%s) TO (%s)'',
+				g, n, g, $3 * n, $3 * (n + 1));
+		END LOOP; END LOOP; END'"
 }
 
 pages_of() {
