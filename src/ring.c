@@ -104,16 +104,17 @@
 /* So many times in a revolution it is looked at whether the ring is too large. */
 #define QUARTERS		4
 
-/* How often it is remembered how much was read so far: see ring_keep(). */
+/* How often it is remembered how much was read so far: see reads_among_last(). */
 #define BLOCKS_PER_LOG	16
 
 /*
  * So many slots beyond the reach are looked at one by one for an unpinned one,
- * then in steps that double.  Look-ahead pins the newest slots without a gap,
- * and may pin nearly all; a few pins of other kinds stand alone; and somebody
- * who follows the scan pins some in a row.
+ * then in steps that double, so many times.  Look-ahead pins the newest slots
+ * without a gap, and may pin nearly all; a few pins of other kinds stand alone;
+ * and somebody who follows the scan pins some in a row.
  */
 #define NEAR_SPARES		8
+#define MAX_DOUBLINGS	5
 
 /*
  * The server's private struct (freelist.c), the same in 17, 18 and 19.  Known
@@ -163,7 +164,7 @@ struct Ring
 	int			flush_room;		/* of them, to flush WAL for many pages */
 	int			quarters_unflushed; /* since that was needed */
 	bool		shared;			/* with others who follow, or are in front */
-	int			keep;			/* reads that they have still to come to */
+	int64		behind;			/* blocks that the last of them is behind */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
 	int64		log_mask;
 	int64		hits_seen;		/* when sharing was last counted */
@@ -874,7 +875,7 @@ spare_beyond(const Ring *ring, Spares *spares)
 		}
 		spares->misses++;
 		spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
-			1 << (spares->misses - NEAR_SPARES);
+			1 << Min(spares->misses - NEAR_SPARES, MAX_DOUBLINGS);
 	}
 	return -1;
 }
@@ -1073,29 +1074,30 @@ logged_reads(const Ring *ring, int64 blocks)
 	return &ring->reads_log[(blocks / BLOCKS_PER_LOG) & ring->log_mask];
 }
 
+/* How many of the last so many blocks has this ring read itself? */
+static int64
+reads_among_last(const Ring *ring, int64 blocks)
+{
+	const RingCounts *counts = &ring->public->counts;
+	int64		since = counts->blocks - blocks - BLOCKS_PER_LOG;
+
+	if (ring->reads_log == NULL || blocks > ring->options.window)
+		return blocks;			/* more than is remembered */
+	if (since < 0)
+		return Min(blocks, counts->blks_read);
+	return counts->blks_read - *logged_reads(ring, since);
+}
+
 /*
  * ring_keep
- *		Keep what was read since so many blocks ago: others will come there, if
- *		the reads are shared.
- *
- * Only what this ring has read itself is in its slots; the others keep what
- * they have read.
+ *		Are the reads shared, and how many blocks ago was what the last of the
+ *		others comes to next?  That and what was read since is kept.
  */
 void
-ring_keep(Ring *ring, bool shared, int64 blocks)
+ring_keep(Ring *ring, bool shared, int64 behind)
 {
-	int64		since;
-
 	ring->shared = shared;
-	if (ring->reads_log == NULL)
-		return;
-	blocks = Min(blocks, ring->options.window);
-	since = ring->public->counts.blocks - blocks - BLOCKS_PER_LOG;
-	if (blocks <= 0 || since < 0)
-		ring->keep = (int) Min(blocks, ring->public->counts.blks_read);
-	else
-		ring->keep = (int) (ring->public->counts.blks_read - *logged_reads(ring, since));
-	ring->keep = Max(0, Min(ring->keep, ring->options.window));
+	ring->behind = Min(behind, ring->options.window);
 }
 
 /*
@@ -1122,16 +1124,20 @@ ring_count_sharing(Ring *ring, int64 waited_us)
 /*
  * How many buffers does the ring need now?  As many as the stream has asked
  * for and the reader has not got yet, which are pinned, being read or about to
- * be; a read more; the headroom; room for a flush of WAL; and what other scans
- * that share have still to come to.
+ * be; a read more; the headroom; and room for a flush of WAL.  Where reads are
+ * shared, what other scans have still to come to is kept, too; but only what
+ * this ring has read itself is in its slots: the others keep what they have
+ * read.
  */
 static int
 buffers_needed(const Ring *ring)
 {
 	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
-	int64		needed = ahead + ring->reach + ring->options.headroom +
-		ring->flush_room + ring->keep;
+	int64		needed = ahead;
 
+	if (ring->shared)
+		needed = reads_among_last(ring, Max(ahead, ring->behind));
+	needed += ring->reach + ring->options.headroom + ring->flush_room;
 	needed = Max(needed, ring->options.nbuffers);
 	return (int) Min(needed, ring->options.capacity);
 }
@@ -1197,32 +1203,49 @@ release(Ring *ring, int slotno)
 }
 
 /*
- * Take at most so many slots out of the ring, those that would be taken next,
- * and let their buffers go.
+ * Take at most so many slots from first on out of the ring, and let their
+ * buffers go.  Returns how many.
  */
-static void
-shrink(Ring *ring, int less)
+static int
+take_out(Ring *ring, int first, int less)
 {
-	int			first = ring->public->current + 1;
-	int			tail;
 	int			n = 0;
+	int			rest;
 
-	compat_submit_staged();		/* evicting may block */
-	less = Min(less, ring->public->nbuffers - first);
 	while (n < less && is_releasable(ring, first + n))
 	{
 		if (ring->slots[first + n].buffer != InvalidBuffer)
 			release(ring, first + n);
 		n++;
 	}
-	if (n == 0)
-		return;
 
-	tail = ring->public->nbuffers - first - n;
+	rest = ring->public->nbuffers - first - n;
 	memmove(&ring->strategy->buffers[first], &ring->strategy->buffers[first + n],
-			tail * sizeof(Buffer));
-	memmove(&ring->slots[first], &ring->slots[first + n], tail * sizeof(RingSlot));
+			rest * sizeof(Buffer));
+	memmove(&ring->slots[first], &ring->slots[first + n], rest * sizeof(RingSlot));
 	set_size(ring, ring->public->nbuffers - n);
+	return n;
+}
+
+/*
+ * Take at most so many slots out of the ring, those that would be taken next:
+ * from the one after current to the array's end, then from its beginning.
+ */
+static void
+shrink(Ring *ring, int less)
+{
+	int			first = ring->public->current + 1;
+	int			tail = ring->public->nbuffers - first;
+	int			n;
+
+	compat_submit_staged();		/* evicting may block */
+	n = take_out(ring, first, Min(less, tail));
+	if (n == tail)
+	{
+		n = take_out(ring, 0, Min(less - tail, ring->public->current));
+		ring->public->current -= n;
+		ring->strategy->current = ring->public->current;
+	}
 	ring->tended = 0;
 }
 
@@ -1235,17 +1258,18 @@ fit_size(Ring *ring)
 {
 	int			needed = buffers_needed(ring);
 	int			nbuffers = ring->public->nbuffers;
+	int			excess = nbuffers - needed;
 
 	ring->peak = Max(ring->peak, needed);
-	if (needed > nbuffers)
+	if (excess < 0)
 	{
 		ring->excess = 0;
-		grow(ring, Min(Max(needed - nbuffers, ring->reach),
+		grow(ring, Min(Max(-excess, ring->reach),
 					   ring->options.capacity - nbuffers));
 	}
 	else if (ring->excess > 0)
 	{
-		int			less = Min(Min(ring->excess, ring->reach), nbuffers - needed);
+		int			less = Min(Min(ring->excess, ring->reach), excess);
 
 		shrink(ring, less);
 		ring->excess -= less;
@@ -1454,7 +1478,7 @@ lend_slots(Ring *ring)
 	int			nbuffers = ring->public->nbuffers;
 
 	lent.expected -= ring->options.capacity;
-	lent.last = nbuffers - ring->keep;
+	lent.last = ring->shared ? ring->options.nbuffers : nbuffers;
 
 	for (int n = 1; n <= nbuffers; n++)
 	{
@@ -1538,8 +1562,8 @@ take_back(Ring *ring)
 
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
-	ring->peak = ring->flush_room = ring->excess = ring->keep = 0;
-	ring->shared = false;
+	ring->peak = ring->flush_room = ring->excess = 0;
+	ring_keep(ring, false, 0);
 	set_size(ring, nbuffers);
 
 	taken = ring->options.observe ? 0 : Min(nbuffers, lent.count);
