@@ -108,13 +108,22 @@
 #define BLOCKS_PER_LOG	16
 
 /*
+ * So many blocks more are kept than others have still to come to: they hold the
+ * page that they are at, and what is known of them is a little old.  One that is
+ * let go by all goes on for a while in what was kept for it, too.
+ */
+#define KEEP_MORE		256
+
+/*
  * So many slots beyond the reach are looked at one by one for an unpinned one,
- * then in steps that double, so many times.  Look-ahead pins the newest slots
- * without a gap, and may pin nearly all; a few pins of other kinds stand alone;
- * and somebody who follows the scan pins some in a row.
+ * then in steps that double.  Look-ahead pins the newest slots without a gap,
+ * and may pin nearly all; a few pins of other kinds stand alone; and somebody
+ * who follows the scan pins some in a row, and next those that come after them:
+ * so the steps are large at first.  If they come to none, small ones may.
  */
 #define NEAR_SPARES		8
-#define MAX_DOUBLINGS	5
+#define MAX_DOUBLINGS	20
+#define FEW_DOUBLINGS	5
 
 /*
  * The server's private struct (freelist.c), the same in 17, 18 and 19.  Known
@@ -420,7 +429,9 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	if (ring->options.window > 0)
 	{
-		ring->log_mask = pg_nextpower2_32(ring->options.window / BLOCKS_PER_LOG + 4) - 1;
+		int			remembered = ring->options.window + KEEP_MORE;
+
+		ring->log_mask = pg_nextpower2_32(remembered / BLOCKS_PER_LOG + 4) - 1;
 		ring->reads_log = MemoryContextAllocZero(ring_context,
 												 (ring->log_mask + 1) * sizeof(int64));
 	}
@@ -856,6 +867,7 @@ typedef struct Spares
 {
 	int			next_beyond;
 	int			misses;			/* in a row */
+	bool		again;			/* once more, in smaller steps */
 	int			last_within;
 } Spares;
 
@@ -863,21 +875,30 @@ typedef struct Spares
 static int
 spare_beyond(const Ring *ring, Spares *spares)
 {
-	while (spares->next_beyond <= ring->public->nbuffers)
+	for (;;)
 	{
-		int			slot = slot_ahead(ring, spares->next_beyond);
+		int			max_doublings = spares->again ? FEW_DOUBLINGS : MAX_DOUBLINGS;
 
-		if (slot_is_unpinned(ring, slot))
+		while (spares->next_beyond <= ring->public->nbuffers)
 		{
-			spares->misses = 0;
-			spares->next_beyond++;
-			return slot;
+			int			slot = slot_ahead(ring, spares->next_beyond);
+
+			if (slot_is_unpinned(ring, slot))
+			{
+				spares->misses = 0;
+				spares->next_beyond++;
+				return slot;
+			}
+			spares->misses++;
+			spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
+				1 << Min(spares->misses - NEAR_SPARES, max_doublings);
 		}
-		spares->misses++;
-		spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
-			1 << Min(spares->misses - NEAR_SPARES, MAX_DOUBLINGS);
+		if (spares->again)
+			return -1;
+		spares->again = true;
+		spares->misses = 0;
+		spares->next_beyond = ring->reach + 1;
 	}
-	return -1;
 }
 
 /* The next spare within the reach, farther away than n places; -1 if none. */
@@ -1081,7 +1102,7 @@ reads_among_last(const Ring *ring, int64 blocks)
 	const RingCounts *counts = &ring->public->counts;
 	int64		since = counts->blocks - blocks - BLOCKS_PER_LOG;
 
-	if (ring->reads_log == NULL || blocks > ring->options.window)
+	if (ring->reads_log == NULL || blocks > ring->options.window + KEEP_MORE)
 		return blocks;			/* more than is remembered */
 	if (since < 0)
 		return Min(blocks, counts->blks_read);
@@ -1136,7 +1157,7 @@ buffers_needed(const Ring *ring)
 	int64		needed = ahead;
 
 	if (ring->shared)
-		needed = reads_among_last(ring, Max(ahead, ring->behind));
+		needed = reads_among_last(ring, Max(ahead, ring->behind + KEEP_MORE));
 	needed += ring->reach + ring->options.headroom + ring->flush_room;
 	needed = Max(needed, ring->options.nbuffers);
 	return (int) Min(needed, ring->options.capacity);
