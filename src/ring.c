@@ -319,6 +319,13 @@ set_size(Ring *ring, int nbuffers)
 	ring->public->nbuffers_max = Max(ring->public->nbuffers_max, nbuffers);
 }
 
+/* Of how many blocks is it remembered which ones this ring has read? */
+static inline int
+blocks_remembered(const Ring *ring)
+{
+	return ring->options.window + KEEP_MORE;
+}
+
 /* How many buffers may look-ahead pin? */
 static int
 pin_limit(const Ring *ring)
@@ -429,9 +436,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	if (ring->options.window > 0)
 	{
-		int			remembered = ring->options.window + KEEP_MORE;
-
-		ring->log_mask = pg_nextpower2_32(remembered / BLOCKS_PER_LOG + 4) - 1;
+		ring->log_mask = pg_nextpower2_32(blocks_remembered(ring) / BLOCKS_PER_LOG + 4) - 1;
 		ring->reads_log = MemoryContextAllocZero(ring_context,
 												 (ring->log_mask + 1) * sizeof(int64));
 	}
@@ -1102,7 +1107,7 @@ reads_among_last(const Ring *ring, int64 blocks)
 	const RingCounts *counts = &ring->public->counts;
 	int64		since = counts->blocks - blocks - BLOCKS_PER_LOG;
 
-	if (ring->reads_log == NULL || blocks > ring->options.window + KEEP_MORE)
+	if (ring->reads_log == NULL || blocks > blocks_remembered(ring))
 		return blocks;			/* more than is remembered */
 	if (since < 0)
 		return Min(blocks, counts->blks_read);
@@ -1239,12 +1244,15 @@ take_out(Ring *ring, int first, int less)
 			release(ring, first + n);
 		n++;
 	}
+	if (n == 0)
+		return 0;
 
 	rest = ring->public->nbuffers - first - n;
 	memmove(&ring->strategy->buffers[first], &ring->strategy->buffers[first + n],
 			rest * sizeof(Buffer));
 	memmove(&ring->slots[first], &ring->slots[first + n], rest * sizeof(RingSlot));
 	set_size(ring, ring->public->nbuffers - n);
+	ring->tended = 0;
 	return n;
 }
 
@@ -1267,7 +1275,6 @@ shrink(Ring *ring, int less)
 		ring->public->current -= n;
 		ring->strategy->current = ring->public->current;
 	}
-	ring->tended = 0;
 }
 
 /*
@@ -1279,18 +1286,17 @@ fit_size(Ring *ring)
 {
 	int			needed = buffers_needed(ring);
 	int			nbuffers = ring->public->nbuffers;
-	int			excess = nbuffers - needed;
 
 	ring->peak = Max(ring->peak, needed);
-	if (excess < 0)
+	if (needed > nbuffers)
 	{
 		ring->excess = 0;
-		grow(ring, Min(Max(-excess, ring->reach),
+		grow(ring, Min(Max(needed - nbuffers, ring->reach),
 					   ring->options.capacity - nbuffers));
 	}
 	else if (ring->excess > 0)
 	{
-		int			less = Min(Min(ring->excess, ring->reach), excess);
+		int			less = Min(Min(ring->excess, ring->reach), nbuffers - needed);
 
 		shrink(ring, less);
 		ring->excess -= less;
