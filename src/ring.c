@@ -963,6 +963,30 @@ can_step_aside(const Ring *ring)
 }
 
 /*
+ * Is the slot in the state that nearly all are in: what was in it is still
+ * there, clean, and nobody uses it?  Asked for each block twice, so it is to be
+ * cheap; tend_slot() looks closer.
+ */
+static inline bool
+slot_is_plainly_fit(const Ring *ring, int slotno)
+{
+	const RingSlot *slot = &ring->slots[slotno];
+	BufferDesc *header;
+	compat_buf_state state;
+
+	if (slot->buffer == InvalidBuffer || slot->state != SLOT_FREE ||
+		ring->strategy->buffers[slotno] != slot->buffer)
+		return false;
+
+	header = GetBufferDescriptor(slot->buffer - 1);
+	state = compat_read_buf_state(header);
+	return (state & BM_DIRTY) == 0 &&
+		BUF_STATE_GET_REFCOUNT(state) == 0 &&
+		BUF_STATE_GET_USAGECOUNT(state) <= 1 &&
+		BufferTagsEqual(&header->tag, &slot->tag);
+}
+
+/*
  * Look at the slot n places ahead, which a read may take soon, and make it fit
  * to be reused.  Returns the LSN up to which WAL must be flushed for it, if
  * any.
@@ -1396,7 +1420,8 @@ static void
 tend(Ring *ring, BlockNumber block)
 {
 	int			pending = count_pending(ring, block);
-	bool		all = pending == ring->reach || may_find_own_blocks(ring);
+	bool		own_blocks = may_find_own_blocks(ring);
+	bool		all = pending == ring->reach || own_blocks;
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	Spares		spares = {
 		.next_beyond = ring->reach + 1,
@@ -1405,10 +1430,12 @@ tend(Ring *ring, BlockNumber block)
 
 	for (int n = all ? 1 : ring->tended + 1; n <= pending; n++)
 	{
-		lsn = Max(lsn, tend_slot(ring, n, &spares));
+		int			slotno = slot_ahead(ring, n);
 
-		if (!ring->options.observe &&
-			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
+		if (own_blocks || !slot_is_plainly_fit(ring, slotno))
+			lsn = Max(lsn, tend_slot(ring, n, &spares));
+
+		if (!ring->options.observe && ring->slots[slotno].state == SLOT_PINNED)
 		{
 			if (step_aside(ring))
 				return;
