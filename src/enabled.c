@@ -26,7 +26,6 @@
 #include "enabled.h"
 #include "miscadmin.h"
 #include "params.h"
-#include "postmaster/interrupt.h"
 #include "shared.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"
@@ -57,9 +56,8 @@ enabled_assign(bool newval, void *extra pg_attribute_unused())
 void
 enabled_mark(EnabledMark *mark)
 {
-	pg_atomic_uint32 *offs = shared_offs();
-
-	mark->offs = offs ? pg_atomic_read_u32(offs) : 0;
+	mark->now = shared_offs();
+	mark->offs = mark->now ? pg_atomic_read_u32(mark->now) : 0;
 	mark->calls = 0;
 	mark->off = false;
 }
@@ -90,25 +88,23 @@ files_say_off(void)
 }
 
 /*
- * enabled_still
- *		Is pg_ringctl still on?  Cheap enough to be asked for every block.
+ * enabled_look
+ *		What enabled_still() asks when something has changed.
  */
 bool
-enabled_still(EnabledMark *mark)
+enabled_look(EnabledMark *mark)
 {
-	pg_atomic_uint32 *offs = shared_offs();
-
 	if (mark->off)
 		return false;
 
-	if (offs && pg_atomic_read_u32(offs) != mark->offs)
+	if (mark->now && pg_atomic_read_u32(mark->now) != mark->offs)
 		mark->off = true;
 	else if (unlikely(ConfigReloadPending) && mark->calls++ % CALLS_PER_LOOK == 0 &&
 			 files_say_off())
 	{
 		mark->off = true;
-		if (offs)
-			pg_atomic_fetch_add_u32(offs, 1);
+		if (mark->now)
+			pg_atomic_fetch_add_u32(mark->now, 1);
 	}
 	return !mark->off;
 }

@@ -10,9 +10,14 @@
 #ifndef RINGCTL_ENABLED_H
 #define RINGCTL_ENABLED_H
 
+#include "port/atomics.h"
+#include "postmaster/interrupt.h"
+
 /* What a reader remembers when it starts. */
 typedef struct EnabledMark
 {
+	pg_atomic_uint32 *now;		/* times that it has been switched off so far;
+								 * NULL: nobody counts */
 	uint32		offs;			/* times that it had been switched off */
 	uint32		calls;			/* calls of enabled_still() */
 	bool		off;			/* was switched off since */
@@ -20,6 +25,19 @@ typedef struct EnabledMark
 
 extern void enabled_assign(bool newval, void *extra);
 extern void enabled_mark(EnabledMark *mark);
-extern bool enabled_still(EnabledMark *mark);
+extern bool enabled_look(EnabledMark *mark);
+
+/*
+ * enabled_still
+ *		Is pg_ringctl still on?  Cheap enough to be asked for every block.
+ */
+static inline bool
+enabled_still(EnabledMark *mark)
+{
+	if (likely(!mark->off && !ConfigReloadPending &&
+			   (mark->now == NULL || pg_atomic_read_u32(mark->now) == mark->offs)))
+		return true;
+	return enabled_look(mark);
+}
 
 #endif							/* RINGCTL_ENABLED_H */

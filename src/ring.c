@@ -161,6 +161,7 @@ struct Ring
 	int			reach;			/* most slots that one read may take */
 	int			pending;		/* blocks that may wait to be read, at most */
 	int			tended;			/* slots ahead that are known to be fit */
+	int			quiet;			/* so many calls need not look at any */
 	int64		reads_at_start; /* counts.blks_read when the stream started */
 	BlockNumber *asked;			/* the last blocks asked for: the n-th is at
 								 * n & mask */
@@ -358,6 +359,7 @@ leave(Ring *ring)
 	ring->own = *public;
 	ring->public = &ring->own;
 	ring->slots = NULL;
+	ring->quiet = 0;
 	ring->entered = false;
 	ring->host->leave(ring->host_arg, public);
 }
@@ -739,6 +741,7 @@ ring_watch(Ring *ring)
 	bool		round;
 	int64		reads = ring->public->counts.blks_read;
 
+	ring->quiet = 0;
 	if (ring->strategy == NULL)
 		count_unringed(ring);
 	if (ring->slots == NULL)
@@ -1369,7 +1372,7 @@ make_flush_room(Ring *ring, XLogRecPtr lsn)
 static void
 announce_wal(Ring *ring)
 {
-	if (++ring->calls_to_announce < FLUSH_BATCH / 2)
+	if (ring->calls_to_announce < FLUSH_BATCH / 2)
 		return;
 	ring->calls_to_announce = 0;
 
@@ -1412,6 +1415,19 @@ step_aside(Ring *ring)
 }
 
 /*
+ * Look at the slots that may be taken before later calls, too, as far as there
+ * is nothing to do with them: until then these calls may be quiet.
+ */
+static void
+look_farther(Ring *ring)
+{
+	while (ring->tended < ring->reach &&
+		   slot_is_plainly_fit(ring, slot_ahead(ring, ring->tended + 1)))
+		ring->tended++;
+	ring->quiet = Min(ring->tended, ring->reach - 1) - ring->pending;
+}
+
+/*
  * Look at the slots that may be taken before the next call, and make them fit
  * to be reused: those that were not looked at yet, and once more all of them
  * when they make a full read, or may have become unfit.
@@ -1443,6 +1459,9 @@ tend(Ring *ring, BlockNumber block)
 		}
 		ring->tended = n;
 	}
+	if (!own_blocks && pending < ring->reach && ring->public->nbuffers > ring->reach &&
+		ring->calls_at_rest <= ring->max_at_rest)
+		look_farther(ring);
 
 	if (ring->options.observe || !ring->options.write_dirty)
 		return;
@@ -1452,8 +1471,53 @@ tend(Ring *ring, BlockNumber block)
 	announce_wal(ring);
 }
 
+/* Note that a block was asked for, or the end was found. */
+static inline void
+note_asked(Ring *ring, BlockNumber block)
+{
+	RingCounts *counts = &ring->public->counts;
+
+	if (ring->reads_log != NULL && counts->blocks % BLOCKS_PER_LOG == 0)
+		*logged_reads(ring, counts->blocks) = counts->blks_read;
+	if (block != InvalidBlockNumber)
+		ring->asked[counts->blocks++ & ring->asked_mask] = block;
+	ring->calls++;
+	ring->calls_to_announce++;
+}
+
+/*
+ * Is there nothing to do?  No slot was taken since the last call, and those
+ * that may be before the next one are fit: they were looked at together.
+ */
+static inline bool
+is_quiet(const Ring *ring, BlockNumber block)
+{
+	return ring->quiet > 0 && block != InvalidBlockNumber &&
+		ring->strategy->current == ring->public->current;
+}
+
+/* Watch the ring, fit its size, and tend its slots. */
+static void
+attend(Ring *ring, BlockNumber block)
+{
+	ring_watch(ring);
+	note_asked(ring, block);
+	if (ring->strategy == NULL)
+		return;
+	if (sizes_itself(ring))
+	{
+		if (ring->calls >= ring->public->nbuffers / QUARTERS)
+			end_quarter(ring);
+		fit_size(ring);
+	}
+	tend(ring, block);
+}
+
 /*
  * The read stream's callback: which block comes next?
+ *
+ * Most calls are quiet, those of a scan through a closed ring: all but two for
+ * a read.
  *
  * Runs in batch mode: nothing here blocks but a flush of WAL, which submits
  * what is staged first.
@@ -1466,21 +1530,15 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 
 	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
 
-	ring_watch(ring);
-	if (ring->reads_log != NULL && ring->public->counts.blocks % BLOCKS_PER_LOG == 0)
-		*logged_reads(ring, ring->public->counts.blocks) = ring->public->counts.blks_read;
-	if (block != InvalidBlockNumber)
-		ring->asked[ring->public->counts.blocks++ & ring->asked_mask] = block;
-	if (ring->strategy != NULL)
+	if (is_quiet(ring, block))
 	{
-		if (sizes_itself(ring))
-		{
-			if (++ring->calls >= ring->public->nbuffers / QUARTERS)
-				end_quarter(ring);
-			fit_size(ring);
-		}
-		tend(ring, block);
+		ring->quiet--;
+		ring->pending++;
+		ring->calls_at_rest++;
+		note_asked(ring, block);
 	}
+	else
+		attend(ring, block);
 	return block;
 }
 
@@ -1509,7 +1567,7 @@ ring_forget_relation(Ring *ring)
 void
 ring_resume(Ring *ring)
 {
-	ring->tended = 0;
+	ring->tended = ring->quiet = 0;
 }
 
 /*
@@ -1523,6 +1581,7 @@ ring_let_go(Ring *ring)
 		return;
 	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
+	ring->quiet = 0;
 }
 
 /* Give the ring's buffers to the session's next ring, the oldest first. */
@@ -1661,6 +1720,7 @@ ring_start(Ring *ring)
 			take_back(ring);
 	}
 	ring->reads_at_start = ring->public->counts.blks_read;
+	ring->quiet = 0;
 }
 
 /*
