@@ -669,6 +669,30 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 }
 
 /*
+ * Is what happened to the slot what nearly always does: its buffer was reused
+ * for another block?  Then count that.
+ */
+static inline bool
+watch_reuse(Ring *ring, int slotno)
+{
+	RingSlot   *slot = &ring->slots[slotno];
+	const BufferTag *tag;
+
+	if (slot->buffer == InvalidBuffer || ring->strategy->buffers[slotno] != slot->buffer)
+		return false;
+	tag = &slot_header(ring, slotno)->tag;
+	if (tag->blockNum == slot->tag.blockNum || !tag_is_ours(ring, tag))
+		return false;
+
+	ring->public->counts.blks_read++;
+	ring->public->counts.reuses++;
+	slot->tag = *tag;
+	slot->relid = ring->relid;
+	slot->state = SLOT_FREE;
+	return true;
+}
+
+/*
  * May current have come full circle since we watched last?  Then the slot after
  * it was passed as well.
  *
@@ -764,7 +788,8 @@ ring_watch(Ring *ring)
 	/* from the one that was handed out last, backwards */
 	for (int slot = ring->public->current; passed > 0; passed--)
 	{
-		watch_slot(ring, slot, round);
+		if (!watch_reuse(ring, slot))
+			watch_slot(ring, slot, round);
 		slot = (slot == 0 ? ring->public->nbuffers : slot) - 1;
 	}
 	if (ring->options.observe)
@@ -1416,7 +1441,9 @@ step_aside(Ring *ring)
 
 /*
  * Look at the slots that may be taken before later calls, too, as far as there
- * is nothing to do with them: until then these calls may be quiet.
+ * is nothing to do with them: until then these calls may be quiet.  Where all
+ * are fit, and a full read does not come, because some of its blocks are hits,
+ * half of a read's calls may.
  */
 static void
 look_farther(Ring *ring)
@@ -1424,7 +1451,10 @@ look_farther(Ring *ring)
 	while (ring->tended < ring->reach &&
 		   slot_is_plainly_fit(ring, slot_ahead(ring, ring->tended + 1)))
 		ring->tended++;
-	ring->quiet = Min(ring->tended, ring->reach - 1) - ring->pending;
+	if (ring->tended == ring->reach && ring->pending == ring->reach)
+		ring->quiet = ring->reach / 2;
+	else
+		ring->quiet = Min(ring->tended, ring->reach - 1) - ring->pending;
 }
 
 /*
@@ -1459,7 +1489,7 @@ tend(Ring *ring, BlockNumber block)
 		}
 		ring->tended = n;
 	}
-	if (!own_blocks && pending < ring->reach && ring->public->nbuffers > ring->reach &&
+	if (!own_blocks && ring->public->nbuffers > ring->reach &&
 		ring->calls_at_rest <= ring->max_at_rest)
 		look_farther(ring);
 
@@ -1533,7 +1563,7 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	if (is_quiet(ring, block))
 	{
 		ring->quiet--;
-		ring->pending++;
+		ring->pending = Min(ring->pending + 1, ring->reach);
 		ring->calls_at_rest++;
 		note_asked(ring, block);
 	}

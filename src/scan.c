@@ -64,6 +64,9 @@
 /* A scan under a LIMIT looks ahead one page in so many: see cap_lookahead(). */
 #define LIMIT_PAGES_PER_AHEAD	4
 
+/* As long as nobody shares with it, a scan tells where it is so often. */
+#define BLOCKS_PER_STEP			4
+
 /* How many such slots there are: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3
 
@@ -93,6 +96,7 @@ typedef struct ScanReader
 	HeapScanDesc scan;
 	EnabledMark enabled;
 	ShareScan  *share;			/* its part in sharing; NULL if it has none */
+	bool		shared;			/* with somebody, at the last step */
 	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
 	bool		ended;			/* the stream was told that there is no more */
@@ -174,6 +178,7 @@ leave_sharing(ScanReader *reader)
 	if (reader->share != NULL)
 		share_leave(reader->share);
 	reader->share = NULL;
+	reader->shared = false;
 }
 
 /* A reader is about to go: take it out of all lists. */
@@ -448,8 +453,17 @@ step(ScanReader *reader, BlockNumber block, BlockNumber start)
 		INSTR_TIME_SUBTRACT(end, start);
 		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
 	}
+	reader->shared = state->shared;
 	ring_keep(ring, state->shared, state->behind);
 	ring_count_sharing(ring, waited_us);
+}
+
+/* Is this block one at which to tell them? */
+static inline bool
+is_step(const ScanReader *reader, BlockNumber block)
+{
+	return reader->share != NULL && block != InvalidBlockNumber &&
+		(reader->shared || block % BLOCKS_PER_STEP == 0);
 }
 
 /*
@@ -601,8 +615,7 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 	else
 		scan->rs_prefetch_block = advance_block(scan);
 
-	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber &&
-		ScanDirectionIsForward(scan->rs_dir))
+	if (is_step(reader, scan->rs_prefetch_block) && ScanDirectionIsForward(scan->rs_dir))
 		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
@@ -628,7 +641,7 @@ next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
 		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
 										  scan->rs_parallelworkerdata, pscan);
 
-	if (reader->share != NULL && scan->rs_prefetch_block != InvalidBlockNumber)
+	if (is_step(reader, scan->rs_prefetch_block))
 		step(reader, scan->rs_prefetch_block, pscan->phs_startblock);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
