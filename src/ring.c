@@ -39,6 +39,11 @@
  * ring, with one farther away within it), and WAL is flushed up to D's LSN.
  * Then the next read finds only buffers that it can reuse: the ring is closed.
  *
+ * A page is read and scanned in two microseconds where the operating system has
+ * it, so a call must be cheap.  Most are quiet: the slots of the next read are
+ * looked at together, as soon as the last one has begun; nothing is left to do
+ * for its blocks then until the read is full, and its slots are looked at again.
+ *
  * Look-ahead: the server lets it pin the whole ring, and then the ring comes
  * round to buffers that are still pinned.  The stream asks for the ring's
  * size once, when it begins; at that moment we show it a ring that is smaller
