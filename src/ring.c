@@ -619,8 +619,10 @@ count_rejection(Ring *ring, const RingSlot *slot)
  * Compare one slot with what we saw last, count what happened to it, and
  * remember what is in it now.  came_round says whether it may have been passed
  * more than once.
+ *
+ * Called for each block that is read, so it is inline.
  */
-static void
+static pg_attribute_always_inline void
 watch_slot(Ring *ring, int slotno, bool came_round)
 {
 	RingSlot   *slot = &ring->slots[slotno];
@@ -671,30 +673,6 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 	slot->tag = tag;
 	slot->relid = ring->relid;
 	slot->state = SLOT_FREE;
-}
-
-/*
- * Is what happened to the slot what nearly always does: its buffer was reused
- * for another block?  Then count that.
- */
-static inline bool
-watch_reuse(Ring *ring, int slotno)
-{
-	RingSlot   *slot = &ring->slots[slotno];
-	const BufferTag *tag;
-
-	if (slot->buffer == InvalidBuffer || ring->strategy->buffers[slotno] != slot->buffer)
-		return false;
-	tag = &slot_header(ring, slotno)->tag;
-	if (tag->blockNum == slot->tag.blockNum || !tag_is_ours(ring, tag))
-		return false;
-
-	ring->public->counts.blks_read++;
-	ring->public->counts.reuses++;
-	slot->tag = *tag;
-	slot->relid = ring->relid;
-	slot->state = SLOT_FREE;
-	return true;
 }
 
 /*
@@ -793,8 +771,7 @@ ring_watch(Ring *ring)
 	/* from the one that was handed out last, backwards */
 	for (int slot = ring->public->current; passed > 0; passed--)
 	{
-		if (!watch_reuse(ring, slot))
-			watch_slot(ring, slot, round);
+		watch_slot(ring, slot, round);
 		slot = (slot == 0 ? ring->public->nbuffers : slot) - 1;
 	}
 	if (ring->options.observe)
