@@ -364,7 +364,6 @@ leave(Ring *ring)
 	ring->own = *public;
 	ring->public = &ring->own;
 	ring->slots = NULL;
-	ring->quiet = 0;
 	ring->entered = false;
 	ring->host->leave(ring->host_arg, public);
 }
@@ -886,34 +885,43 @@ typedef struct Spares
 	int			last_within;
 } Spares;
 
+/* The next spare beyond those that were looked at; -1 if these steps find none. */
+static int
+search_beyond(const Ring *ring, Spares *spares)
+{
+	int			max_doublings = spares->again ? FEW_DOUBLINGS : MAX_DOUBLINGS;
+
+	while (spares->next_beyond <= ring->public->nbuffers)
+	{
+		int			slot = slot_ahead(ring, spares->next_beyond);
+
+		if (slot_is_unpinned(ring, slot))
+		{
+			spares->misses = 0;
+			spares->next_beyond++;
+			return slot;
+		}
+		spares->misses++;
+		spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
+			1 << Min(spares->misses - NEAR_SPARES, max_doublings);
+	}
+	return -1;
+}
+
 /* The next spare beyond the reach; -1 if none is found. */
 static int
 spare_beyond(const Ring *ring, Spares *spares)
 {
-	for (;;)
+	int			slot = search_beyond(ring, spares);
+
+	if (slot < 0 && !spares->again)
 	{
-		int			max_doublings = spares->again ? FEW_DOUBLINGS : MAX_DOUBLINGS;
-
-		while (spares->next_beyond <= ring->public->nbuffers)
-		{
-			int			slot = slot_ahead(ring, spares->next_beyond);
-
-			if (slot_is_unpinned(ring, slot))
-			{
-				spares->misses = 0;
-				spares->next_beyond++;
-				return slot;
-			}
-			spares->misses++;
-			spares->next_beyond += spares->misses <= NEAR_SPARES ? 1 :
-				1 << Min(spares->misses - NEAR_SPARES, max_doublings);
-		}
-		if (spares->again)
-			return -1;
 		spares->again = true;
 		spares->misses = 0;
 		spares->next_beyond = ring->reach + 1;
+		slot = search_beyond(ring, spares);
 	}
+	return slot;
 }
 
 /* The next spare within the reach, farther away than n places; -1 if none. */
@@ -1593,7 +1601,6 @@ ring_let_go(Ring *ring)
 		return;
 	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
-	ring->quiet = 0;
 }
 
 /* Give the ring's buffers to the session's next ring, the oldest first. */

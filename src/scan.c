@@ -96,7 +96,6 @@ typedef struct ScanReader
 	HeapScanDesc scan;
 	EnabledMark enabled;
 	ShareScan  *share;			/* its part in sharing; NULL if it has none */
-	bool		shared;			/* with somebody, at the last step */
 	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
 	bool		ended;			/* the stream was told that there is no more */
@@ -178,7 +177,6 @@ leave_sharing(ScanReader *reader)
 	if (reader->share != NULL)
 		share_leave(reader->share);
 	reader->share = NULL;
-	reader->shared = false;
 }
 
 /* A reader is about to go: take it out of all lists. */
@@ -453,7 +451,6 @@ step(ScanReader *reader, BlockNumber block, BlockNumber start)
 		INSTR_TIME_SUBTRACT(end, start);
 		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
 	}
-	reader->shared = state->shared;
 	ring_keep(ring, state->shared, state->behind);
 	ring_count_sharing(ring, waited_us);
 }
@@ -463,7 +460,7 @@ static inline bool
 is_step(const ScanReader *reader, BlockNumber block)
 {
 	return reader->share != NULL && block != InvalidBlockNumber &&
-		(reader->shared || block % BLOCKS_PER_STEP == 0);
+		(block % BLOCKS_PER_STEP == 0 || share_is_shared(reader->share));
 }
 
 /*

@@ -538,6 +538,16 @@ try_to_look(ShareScan *scan)
 }
 
 /*
+ * share_is_shared
+ *		Did anybody share with the scan when it looked last?
+ */
+bool
+share_is_shared(const ShareScan *scan)
+{
+	return scan->state.shared;
+}
+
+/*
  * share_step
  *		The scan asks for a block, and comes to another one next; both as so
  *		many after its first one.

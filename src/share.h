@@ -29,6 +29,7 @@ extern void share_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 							 bool parallel, BlockNumber start, bool may_move);
 extern BlockNumber share_start(const ShareScan *scan);
+extern bool share_is_shared(const ShareScan *scan);
 extern const ShareState *share_step(ShareScan *scan, int64 offset,
 									int64 next_offset);
 extern const ShareState *share_wait(ShareScan *scan);
