@@ -837,16 +837,24 @@ ring_drop_rest(Ring *ring)
 }
 
 /*
+ * Has the ring not come round since the stream started?  Where a slot that holds
+ * one of its own blocks was exchanged, and comes later, this counts from there.
+ */
+static inline bool
+in_first_revolution(const Ring *ring)
+{
+	return ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
+}
+
+/*
  * The stream pins what it finds, and may find its own blocks in the ring: those
- * that were read before it started, until the ring has come round.  Where such
- * a slot was exchanged, it comes later: then the round counts from there.  A
- * reader that returns to blocks which it has had may find them at any time.
+ * that were read before it started, until the ring has come round.  A reader
+ * that returns to blocks which it has had may find them at any time.
  */
 static inline bool
 may_find_own_blocks(const Ring *ring)
 {
-	return ring->options.returns ||
-		ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
+	return ring->options.returns || in_first_revolution(ring);
 }
 
 /*
@@ -1347,8 +1355,10 @@ fit_size(Ring *ring)
 
 /*
  * A quarter of a revolution has gone by, or would have if all blocks had been
- * read and not found: was the ring too large?  Room to flush WAL is kept for two
- * whole ones, because it is needed once in a batch of pages.
+ * read and not found: was the ring too large?  Not in the first revolution: the
+ * stream begins to look ahead with one block, and the ring with the size that
+ * the last one found to be right.  Room to flush WAL is kept for two whole ones,
+ * because it is needed once in a batch of pages.
  */
 static void
 end_quarter(Ring *ring)
@@ -1357,7 +1367,9 @@ end_quarter(Ring *ring)
 
 	if (++ring->quarters_unflushed > 2 * QUARTERS)
 		ring->flush_room = 0;
-	ring->excess = excess >= Max(ring->reach, ring->public->nbuffers / 8) ? excess : 0;
+	ring->excess = 0;
+	if (!in_first_revolution(ring) && excess >= Max(ring->reach, ring->public->nbuffers / 8))
+		ring->excess = excess;
 	ring->peak = ring->calls = 0;
 }
 
