@@ -273,7 +273,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_ring_slots(integer) IS
-'the slots of the rings of a process, or of all: the buffer in each and the block that it was read for (null if empty), and the buffer''s state now';
+'the slots of the rings of a process, or of all: the buffer in each and the block that it was read for (null if empty, or let go and not used since), and the buffer''s state now';
 
 --
 -- what escaped, and shared_buffers as a whole

@@ -197,7 +197,8 @@ struct Ring
 
 /*
  * The buffers of the session's finished rings: a stack of rings, each with its
- * oldest buffer first.
+ * oldest buffer first; and those that rings let go, which hold no page.  They
+ * are anybody's to take, but where nobody did, no victim need be searched for.
  */
 static struct
 {
@@ -540,7 +541,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 	bool		pinned_by_us = slot->state == SLOT_PINNED ||
 		ring->options.observe || !ring->options.write_dirty;
 
-	if (!BufferTagsEqual(&header->tag, &slot->tag))
+	if (!slot_has_page(slot) || !BufferTagsEqual(&header->tag, &slot->tag))
 		return SLOT_LOST;		/* nothing of ours stays behind */
 	if (BUF_STATE_GET_REFCOUNT(state) == 0)
 	{
@@ -1218,12 +1219,36 @@ buffers_needed(const Ring *ring)
 	return (int) Min(needed, ring->options.capacity);
 }
 
+/* Lend a slot's buffer; make_room_to_lend() has made room for it. */
+static void
+lend_slot(const RingSlot *slot)
+{
+	Assert(lent.count < lent.capacity);
+	lent.slots[lent.count++] = *slot;
+}
+
+/*
+ * Take the newest of the lent buffers that are still what they were, and return
+ * true; or false if there is none.
+ */
+static bool
+take_lent(RingSlot *slot)
+{
+	while (lent.count > 0)
+	{
+		*slot = lent.slots[--lent.count];
+		if (BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Insert so many slots after the one that was handed out last: those that will
  * be taken next.  All others keep their order, so whatever is pinned now comes
  * round later than before.
  *
- * The new slots get what the session's last rings left, or are empty.
+ * The new slots get what the session's last rings left or let go, or are empty.
  */
 static void
 grow(Ring *ring, int more)
@@ -1237,11 +1262,8 @@ grow(Ring *ring, int more)
 	memmove(slots + more, slots, tail * sizeof(RingSlot));
 	for (int i = more - 1; i >= 0; i--)
 	{
-		if (lent.count > 0)
-		{
-			slots[i] = lent.slots[--lent.count];
+		if (take_lent(&slots[i]))
 			ring->public->occupied++;
-		}
 		else
 			memset(&slots[i], 0, sizeof(RingSlot));
 		buffers[i] = slots[i].buffer;
@@ -1262,19 +1284,27 @@ is_releasable(const Ring *ring, int slotno)
 
 /*
  * Let a slot's buffer go.  It was the next one to be reused, so its page shall
- * not outlive that: it is evicted, unless somebody else uses it.
+ * not outlive that: it is evicted, unless somebody else uses it.  Then the
+ * buffer is the next victim of anybody; but we remember it, for when the ring
+ * grows again.
  */
 static void
 release(Ring *ring, int slotno)
 {
-	const RingSlot *slot = &ring->slots[slotno];
+	RingSlot   *slot = &ring->slots[slotno];
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	bool		flushed;
 
+	if (slot_has_page(slot))
+		ring->public->counts.released++;
 	if (BufferTagsEqual(&header->tag, &slot->tag) &&
-		BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1)
-		compat_evict_unpinned_buffer(slot->buffer, false, &flushed);
-	ring->public->counts.released++;
+		BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1 &&
+		(!slot_has_page(slot) ||
+		 compat_evict_unpinned_buffer(slot->buffer, false, &flushed)))
+	{
+		ClearBufferTag(&slot->tag);
+		lend_slot(slot);
+	}
 	empty_slot(ring, slotno);
 }
 
@@ -1629,7 +1659,7 @@ lend_slots(Ring *ring)
 		int			slot = slot_ahead(ring, n);
 
 		if (ring->slots[slot].buffer != InvalidBuffer)
-			lent.slots[lent.count++] = ring->slots[slot];
+			lend_slot(&ring->slots[slot]);
 		ring->strategy->buffers[slot] = InvalidBuffer;
 	}
 	ring->public->occupied = 0;
@@ -1699,7 +1729,7 @@ static void
 take_back(Ring *ring)
 {
 	int			nbuffers;
-	int			taken;
+	int			first;
 
 	if (!ring->options.observe)
 		lent.expected += ring->options.capacity;
@@ -1710,19 +1740,19 @@ take_back(Ring *ring)
 	ring_keep(ring, false, 0);
 	set_size(ring, nbuffers);
 
-	taken = ring->options.observe ? 0 : Min(nbuffers, lent.count);
-	lent.count -= taken;
-	ring->public->occupied = taken;
-	for (int slot = 0; slot < taken; slot++)
+	first = nbuffers;
+	while (!ring->options.observe && first > 0 && take_lent(&ring->slots[first - 1]))
 	{
-		ring->slots[slot] = lent.slots[lent.count + slot];
-		ring->strategy->buffers[slot] = ring->slots[slot].buffer;
+		first--;
+		ring->strategy->buffers[first] = ring->slots[first].buffer;
 	}
-	for (int slot = taken; slot < nbuffers; slot++)
-		ring->strategy->buffers[slot] = InvalidBuffer;
+	ring->public->occupied = nbuffers - first;
+	memset(ring->slots, 0, first * sizeof(RingSlot));
+	memset(ring->strategy->buffers, 0, first * sizeof(Buffer));
 
-	/* The next slot to be handed out is the first. */
-	ring->strategy->current = ring->public->current = nbuffers - 1;
+	/* The next slot to be handed out is the first of these. */
+	ring->strategy->current = ring->public->current =
+		(first > 0 ? first : nbuffers) - 1;
 	ring->calls_at_rest = 0;
 	ring->pending = 0;
 	ring->tended = 0;

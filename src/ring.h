@@ -103,6 +103,13 @@ typedef struct RingSlot
 	RingSlotState state;
 } RingSlot;
 
+/* Does the slot's buffer hold a page, or was it let go, and not used since? */
+static inline bool
+slot_has_page(const RingSlot *slot)
+{
+	return slot->tag.blockNum != InvalidBlockNumber;
+}
+
 /*
  * The part of a ring that others may look at.  Whoever reads it while the ring
  * runs sees each field as it is, but not all of them at the same moment.
