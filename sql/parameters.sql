@@ -102,7 +102,7 @@ SELECT scan_ring, max_ring, ring_of_scan(scan_ring, max_ring) * kb AS ring_kb
                ('0', '64kB'),       -- no ring is not a ring
                ('2056kB', '4MB'), ('16GB', '4MB')) v (scan_ring, max_ring);
 
--- Chosen for us: room for two reads at least, and within the cap.
+-- Chosen for us: room for a read at least, and within the cap.
 SELECT ring_of_scan('-1') BETWEEN 18 AND 256 AS chosen;
 
 -- The clamp is applied when the ring is used, not when it is set.

@@ -10,13 +10,13 @@
  *	1. A relation that is not larger than the threshold gets no ring.
  *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. A size that the user gave is that size: 0 is none.
- *	4. Else the ring sizes itself: it begins with two reads, and may grow to
+ *	4. Else the ring sizes itself: it begins with room for one read, and may
+ *	   grow to
  *
  *		look-ahead + a read + a batch of pages whose WAL is flushed at once
  *		+ headroom
  *
- *	   Where reads are not asynchronous, it does not look ahead farther than
- *	   one read.
+ *	   It looks ahead no farther than is of use: see useful_lookahead().
  *
  *	5. What comes out of 3 and 4 is capped by max_ring.
  *
@@ -39,6 +39,9 @@
 /* How many blocks scans that share may be apart: 16 MB, but at least 1. */
 #define SHARE_WINDOW		(16 * 1024 / KB_PER_BUFFER)
 #define MIN_SHARE_WINDOW	(1024 / KB_PER_BUFFER)
+
+/* So many reads under way are many: see useful_lookahead(). */
+#define MANY_READS	8
 
 /*
  * policy_source_name
@@ -142,11 +145,30 @@ cap_ring(int nbuffers)
 	return Max(1, Min(nbuffers, Min(cap, NBuffers)));
 }
 
-/* What a ring begins with that sizes itself: two reads, and a page in use. */
+/*
+ * What a ring begins with that sizes itself: what it needs while one read is
+ * under way, with a page in use.
+ */
 static int
 first_buffers(void)
 {
-	return 2 * io_combine_limit + 1 + param_headroom;
+	return io_combine_limit + 1 + io_combine_limit / 2 + param_headroom;
+}
+
+/*
+ * How many buffers such a ring looks ahead, 0 for no limit but the server's.
+ * Where reads are not asynchronous, more than one read only wears out the CPU's
+ * cache.  Else the server's limit is a read more than may be under way at once;
+ * where these are many, that one is not worth its buffers.
+ */
+static int
+useful_lookahead(Relation rel)
+{
+	int			limit = compat_lookahead_limit(rel);
+
+	if (!compat_reads_are_asynchronous())
+		return io_combine_limit;
+	return limit > MANY_READS * io_combine_limit ? limit - io_combine_limit : 0;
 }
 
 /*
@@ -167,6 +189,7 @@ static void
 set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
 {
 	options->nbuffers = options->capacity = cap_ring(nbuffers);
+	options->max_ahead = 0;
 	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
 }
 
@@ -179,8 +202,7 @@ set_own_size(Relation rel, RingOptions *options)
 	options->capacity = cap_ring(most);
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
-	if (!compat_reads_are_asynchronous())
-		options->max_ahead = io_combine_limit;
+	options->max_ahead = useful_lookahead(rel);
 }
 
 static void
@@ -244,7 +266,6 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	{
 		set_fixed_size(options, 0, SOURCE_SERVER);
 		options->nbuffers = options->capacity = ring_server_buffers();
-		options->max_ahead = 0;
 		options->observe = true;
 	}
 	if (nblocks <= (BlockNumber) threshold)

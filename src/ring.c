@@ -1201,10 +1201,10 @@ ring_count_sharing(Ring *ring, int64 waited_us)
 /*
  * How many buffers does the ring need now?  As many as the stream has asked
  * for and the reader has not got yet, which are pinned, being read or about to
- * be; a read more; the headroom; and room for a flush of WAL.  Where reads are
- * shared, what other scans have still to come to is kept, too; but only what
- * this ring has read itself is in its slots: the others keep what they have
- * read.
+ * be; the headroom; half a read, so that most calls can be quiet; and room for a
+ * flush of WAL.  Where reads are shared, what other scans have still to come to
+ * is kept, too; but only what this ring has read itself is in its slots: the
+ * others keep what they have read.
  */
 static int
 buffers_needed(const Ring *ring)
@@ -1214,7 +1214,7 @@ buffers_needed(const Ring *ring)
 
 	if (ring->shared)
 		needed = reads_among_last(ring, Max(ahead, ring->behind + KEEP_MORE));
-	needed += ring->reach + ring->options.headroom + ring->flush_room;
+	needed += ring->reach / 2 + ring->options.headroom + ring->flush_room;
 	needed = Max(needed, ring->options.nbuffers);
 	return (int) Min(needed, ring->options.capacity);
 }
@@ -1359,19 +1359,21 @@ shrink(Ring *ring, int less)
 
 /*
  * Give the ring the size that it needs: more at once, less when it was too
- * large for a quarter of a revolution, and then little by little.
+ * large for a quarter of a revolution, and then little by little.  A window
+ * grows by a read at a time: it is large, and has no need to be tight.
  */
 static void
 fit_size(Ring *ring)
 {
 	int			needed = buffers_needed(ring);
 	int			nbuffers = ring->public->nbuffers;
+	int			least = ring->shared ? ring->reach : 1;
 
 	ring->peak = Max(ring->peak, needed);
 	if (needed > nbuffers)
 	{
 		ring->excess = 0;
-		grow(ring, Min(Max(needed - nbuffers, ring->reach),
+		grow(ring, Min(Max(needed - nbuffers, least),
 					   ring->options.capacity - nbuffers));
 	}
 	else if (ring->excess > 0)
