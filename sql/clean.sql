@@ -69,6 +69,13 @@ SELECT what, v.*
         ('function that scans the same', 'SELECT id, rows_of_big(v) FROM big WHERE id % 4000 = 7', 2),
         ('self-join', 'SELECT a.id, b.v FROM big a, big b WHERE a.id % 5000 = 1 AND b.id = a.id', 2)) q (what, query, rings),
        LATERAL judge(query, 'big', rings) v;
+
+-- However often a table is scanned again, and however far each time, the ring
+-- takes buffers from others once.
+SELECT fresh();
+SELECT digest('SELECT id FROM small s WHERE EXISTS (SELECT FROM big b WHERE b.id = s.id * 200)') <> '' AS done;
+SELECT scans > 50 AS again, blks_read > 100 * ring_buffers_max AS far,
+       fills <= 2 * ring_buffers_max AS once FROM stats('big');
 RESET ALL;
 
 -- With hash and merge joins.
