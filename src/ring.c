@@ -168,6 +168,7 @@ struct Ring
 	int			tended;			/* slots ahead that are known to be fit */
 	int			quiet;			/* so many calls need not look at any */
 	int64		reads_at_start; /* counts.blks_read when the stream started */
+	int64		own_put_off;	/* and when an own block was put off after that */
 	BlockNumber *asked;			/* the last blocks asked for: the n-th is at
 								 * n & mask */
 	int64		asked_mask;
@@ -199,6 +200,8 @@ struct Ring
  * The buffers of the session's finished rings: a stack of rings, each with its
  * oldest buffer first; and those that rings let go, which hold no page.  They
  * are anybody's to take, but where nobody did, no victim need be searched for.
+ * (One that came back as a victim and was let go once more is here twice; the
+ * slot that uses it second is seen to be lost.)
  */
 static struct
 {
@@ -606,7 +609,8 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 static void
 count_rejection(Ring *ring, const RingSlot *slot)
 {
-	if (!BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag))
+	if (!slot_has_page(slot) ||
+		!BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag))
 	{
 		ring->public->counts.slots_lost++;
 		return;
@@ -838,24 +842,16 @@ ring_drop_rest(Ring *ring)
 }
 
 /*
- * Has the ring not come round since the stream started?  Where a slot that holds
- * one of its own blocks was exchanged, and comes later, this counts from there.
- */
-static inline bool
-in_first_revolution(const Ring *ring)
-{
-	return ring->public->counts.blks_read - ring->reads_at_start < ring->public->nbuffers;
-}
-
-/*
  * The stream pins what it finds, and may find its own blocks in the ring: those
- * that were read before it started, until the ring has come round.  A reader
- * that returns to blocks which it has had may find them at any time.
+ * that were read before it started, until the ring has come round.  Where such
+ * a slot was exchanged, it comes later: then the round counts from there.  A
+ * reader that returns to blocks which it has had may find them at any time.
  */
 static inline bool
 may_find_own_blocks(const Ring *ring)
 {
-	return ring->options.returns || in_first_revolution(ring);
+	return ring->options.returns ||
+		ring->public->counts.blks_read - ring->own_put_off < ring->public->nbuffers;
 }
 
 /*
@@ -1078,7 +1074,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 										 * escape when a read comes to it */
 		exchange_slots(ring, slotno, spare);
 		if (may_find_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag))
-			ring->reads_at_start = ring->public->counts.blks_read;
+			ring->own_put_off = ring->public->counts.blks_read;
 	}
 }
 
@@ -1203,18 +1199,20 @@ ring_count_sharing(Ring *ring, int64 waited_us)
  * for and the reader has not got yet, which are pinned, being read or about to
  * be; the headroom; half a read, so that most calls can be quiet; and room for a
  * flush of WAL.  Where reads are shared, what other scans have still to come to
- * is kept, too; but only what this ring has read itself is in its slots: the
- * others keep what they have read.
+ * is kept, too, and a whole read, because they pin some of it; but only what
+ * this ring has read itself is in its slots: the others keep what they have
+ * read.
  */
 static int
 buffers_needed(const Ring *ring)
 {
 	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
-	int64		needed = ahead;
+	int64		needed = ahead + ring->reach / 2;
 
 	if (ring->shared)
-		needed = reads_among_last(ring, Max(ahead, ring->behind + KEEP_MORE));
-	needed += ring->reach / 2 + ring->options.headroom + ring->flush_room;
+		needed = ring->reach +
+			reads_among_last(ring, Max(ahead, ring->behind + KEEP_MORE));
+	needed += ring->options.headroom + ring->flush_room;
 	needed = Max(needed, ring->options.nbuffers);
 	return (int) Min(needed, ring->options.capacity);
 }
@@ -1396,11 +1394,13 @@ static void
 end_quarter(Ring *ring)
 {
 	int			excess = ring->public->nbuffers - Max(ring->peak, ring->options.nbuffers);
+	int64		reads = ring->public->counts.blks_read - ring->reads_at_start;
 
 	if (++ring->quarters_unflushed > 2 * QUARTERS)
 		ring->flush_room = 0;
 	ring->excess = 0;
-	if (!in_first_revolution(ring) && excess >= Max(ring->reach, ring->public->nbuffers / 8))
+	if (reads >= ring->public->nbuffers &&
+		excess >= Max(ring->reach, ring->public->nbuffers / 8))
 		ring->excess = excess;
 	ring->peak = ring->calls = 0;
 }
@@ -1782,7 +1782,7 @@ ring_start(Ring *ring)
 		else if (ring->strategy != NULL)
 			take_back(ring);
 	}
-	ring->reads_at_start = ring->public->counts.blks_read;
+	ring->reads_at_start = ring->own_put_off = ring->public->counts.blks_read;
 	ring->quiet = 0;
 }
 
