@@ -110,15 +110,18 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * How many buffers a stream over this relation may look ahead, before a
- * strategy limits it.  17 never looks further than one read ahead where the
- * access is sequential.
+ * How many buffers a stream over this relation may look ahead, one that does
+ * maintenance or another, before a strategy limits it.  17 never looks further
+ * than one read ahead where the access is sequential.
  */
 static inline int
-compat_lookahead_limit(Relation rel pg_attribute_unused())
+compat_lookahead_limit(Relation rel pg_attribute_unused(),
+					   bool maintenance pg_attribute_unused())
 {
 #if PG_VERSION_NUM >= 180000
-	int			ios = get_tablespace_io_concurrency(rel->rd_rel->reltablespace);
+	Oid			space = rel->rd_rel->reltablespace;
+	int			ios = maintenance ? get_tablespace_maintenance_io_concurrency(space) :
+		get_tablespace_io_concurrency(space);
 	int64		limit = ((int64) ios + 1) * io_combine_limit;
 
 	limit = Min(limit, GetPinLimit());

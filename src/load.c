@@ -31,11 +31,7 @@
 void
 load_choose_ring(Relation rel, int ring_kb, RingOptions *options)
 {
-	if (ring_kb < 0)
-		policy_for_scan(rel, RelationGetNumberOfBlocks(rel), MODE_CONTROL,
-						options, NULL);
-	else
-		policy_for_size(rel, ring_kb, options);
+	policy_for_load(rel, ring_kb, options);
 	options->alone = true;
 }
 
@@ -69,8 +65,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 	registry_start_pass(reader, blocks_total);
 
 	stream = ring_begin_stream(ring,
-							   READ_STREAM_MAINTENANCE | READ_STREAM_FULL |
-							   COMPAT_READ_STREAM_BATCHING,
+							   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
 							   rel, forknum, next_block, next_block_arg);
 	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
 	{

@@ -162,9 +162,9 @@ first_buffers(void)
  * where these are many, that one is not worth its buffers.
  */
 static int
-useful_lookahead(Relation rel)
+useful_lookahead(Relation rel, bool maintenance)
 {
-	int			limit = compat_lookahead_limit(rel);
+	int			limit = compat_lookahead_limit(rel, maintenance);
 
 	if (!compat_reads_are_asynchronous())
 		return io_combine_limit;
@@ -176,10 +176,10 @@ useful_lookahead(Relation rel)
  * when every page is dirtied.  At least the server's size.
  */
 static int
-most_buffers(Relation rel)
+most_buffers(Relation rel, bool maintenance)
 {
-	int			closed = compat_lookahead_limit(rel) + io_combine_limit +
-		ring_flush_batch() + param_headroom;
+	int			closed = compat_lookahead_limit(rel, maintenance) +
+		io_combine_limit + ring_flush_batch() + param_headroom;
 
 	return Max(ring_server_buffers(), closed);
 }
@@ -197,36 +197,26 @@ set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
 static void
 set_own_size(Relation rel, RingOptions *options)
 {
-	int			most = most_buffers(rel);
+	int			most = most_buffers(rel, options->maintenance);
 
 	options->capacity = cap_ring(most);
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
-	options->max_ahead = useful_lookahead(rel);
+	options->max_ahead = useful_lookahead(rel, options->maintenance);
 }
 
 static void
-fill_options(Relation rel, int ring_kb, RingSource source, int dirty_pages,
-			 RingOptions *options)
+fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
+			 int dirty_pages, RingOptions *options)
 {
 	memset(options, 0, sizeof(RingOptions));
+	options->maintenance = maintenance;
 	if (ring_kb < 0)
 		set_own_size(rel, options);
 	else
 		set_fixed_size(options, ring_kb / KB_PER_BUFFER, source);
 	options->headroom = param_headroom;
 	options->write_dirty = (dirty_pages == DIRTY_WRITE);
-}
-
-/*
- * policy_for_size
- *		The options of a ring that was asked for with ring_kb kB: -1 is one
- *		that sizes itself, 0 is none.
- */
-void
-policy_for_size(Relation rel, int ring_kb, RingOptions *options)
-{
-	fill_options(rel, ring_kb, SOURCE_ARGUMENT, param_dirty_pages, options);
 }
 
 /*
@@ -244,22 +234,17 @@ add_window(RingOptions *options)
 	options->capacity = capacity;
 }
 
-/*
- * policy_for_scan
- *		The options of the ring of a sequential scan of the relation, which
- *		has nblocks blocks, in that mode; and if reasons is not NULL, why.
- *		options->nbuffers is 0 if it gets none.
- */
-void
-policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-				RingOptions *options, PolicyReasons *reasons)
+/* As policy_for_scan(), for a scan that does maintenance or another. */
+static void
+choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+				bool maintenance, RingOptions *options, PolicyReasons *reasons)
 {
 	ScanParams	params = params_for_scan(RelationGetRelid(rel));
 	bool		own_threshold = params.scan_threshold >= 0 && mode == MODE_CONTROL;
 	int			threshold = own_threshold ? params.scan_threshold :
 		NBuffers / 4;			/* as initscan() */
 
-	fill_options(rel, params.scan_ring,
+	fill_options(rel, maintenance, params.scan_ring,
 				 OidIsValid(params.ring_from) ? SOURCE_POLICY : SOURCE_PARAMETER,
 				 params.dirty_pages, options);
 	if (mode != MODE_CONTROL)
@@ -285,6 +270,35 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 }
 
 /*
+ * policy_for_scan
+ *		The options of the ring of a sequential scan of the relation, which
+ *		has nblocks blocks, in that mode; and if reasons is not NULL, why.
+ *		options->nbuffers is 0 if it gets none.
+ */
+void
+policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+				RingOptions *options, PolicyReasons *reasons)
+{
+	choose_for_scan(rel, nblocks, mode, false, options, reasons);
+}
+
+/*
+ * policy_for_load
+ *		The options of a ring of ring_kb kB through which blocks of the relation
+ *		are loaded, which is maintenance: 0 is none, -1 the one that a scan of it
+ *		would get.
+ */
+void
+policy_for_load(Relation rel, int ring_kb, RingOptions *options)
+{
+	if (ring_kb < 0)
+		choose_for_scan(rel, RelationGetNumberOfBlocks(rel), MODE_CONTROL, true,
+						options, NULL);
+	else
+		fill_options(rel, true, ring_kb, SOURCE_ARGUMENT, param_dirty_pages, options);
+}
+
+/*
  * policy_lookahead
  *		How many buffers a scan of the relation may look ahead, through a ring
  *		of these options.
@@ -292,7 +306,7 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 int
 policy_lookahead(Relation rel, const RingOptions *options)
 {
-	int			limit = compat_lookahead_limit(rel);
+	int			limit = compat_lookahead_limit(rel, options->maintenance);
 	int			headroom = options->observe ? 0 : options->headroom;
 
 	if (options->nbuffers > 0)

@@ -28,7 +28,7 @@ typedef struct PolicyReasons
 
 extern void policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 							RingOptions *options, PolicyReasons *reasons);
-extern void policy_for_size(Relation rel, int ring_kb, RingOptions *options);
+extern void policy_for_load(Relation rel, int ring_kb, RingOptions *options);
 extern ScanMode policy_mode(void);
 extern int	policy_lookahead(Relation rel, const RingOptions *options);
 extern const char *policy_exclusion(Relation rel);

@@ -428,8 +428,9 @@ misses_so_far(const Ring *ring)
  * ring_begin_stream
  *		Begin a read stream whose reads go through the ring.
  *
- * flags, rel, forknum: as for read_stream_begin_relation().  next_block is
- * called with next_block_arg and says which block comes next.  The stream is
+ * flags, rel, forknum: as for read_stream_begin_relation(); that it does
+ * maintenance, the ring's options say.  next_block is called with
+ * next_block_arg and says which block comes next.  The stream is
  * the caller's to end, before ring_free(); it lives in the current memory
  * context.
  */
@@ -438,7 +439,8 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 				  ReadStreamBlockNumberCB next_block, void *next_block_arg)
 {
 	ReadStream *stream;
-	int			ahead = compat_lookahead_limit(rel) + 2 * MAX_IO_COMBINE_LIMIT;
+	int			ahead = compat_lookahead_limit(rel, ring->options.maintenance) +
+		2 * MAX_IO_COMBINE_LIMIT;
 
 	ring->asked_mask = pg_nextpower2_32(ahead) - 1;
 	ring->asked = MemoryContextAlloc(ring_context,
@@ -463,6 +465,8 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 	if (ring->strategy && !ring->options.observe)
 		ring->strategy->nbuffers = pin_limit(ring);
 
+	if (ring->options.maintenance)
+		flags |= READ_STREAM_MAINTENANCE;
 	stream = read_stream_begin_relation(flags, ring->strategy, rel, forknum,
 										ring_next_block, ring, 0);
 

@@ -41,6 +41,7 @@ typedef struct RingOptions
 	bool		observe;		/* only watch: behave exactly as the server */
 	bool		alone;			/* this process reads nothing else meanwhile */
 	bool		returns;		/* may ask for a block once more, at any time */
+	bool		maintenance;	/* reads as far ahead as maintenance does */
 	bool		write_dirty;	/* flush WAL so that dirty pages stay inside */
 } RingOptions;
 
