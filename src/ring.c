@@ -548,7 +548,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 	bool		pinned_by_us = slot->state == SLOT_PINNED ||
 		ring->options.observe || !ring->options.write_dirty;
 
-	if (!slot_has_page(slot) || !BufferTagsEqual(&header->tag, &slot->tag))
+	if (!slot_holds_page(slot))
 		return SLOT_LOST;		/* nothing of ours stays behind */
 	if (BUF_STATE_GET_REFCOUNT(state) == 0)
 	{
@@ -613,8 +613,7 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 static void
 count_rejection(Ring *ring, const RingSlot *slot)
 {
-	if (!slot_has_page(slot) ||
-		!BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag))
+	if (!slot_holds_page(slot))
 	{
 		ring->public->counts.slots_lost++;
 		return;

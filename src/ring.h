@@ -111,6 +111,14 @@ slot_has_page(const RingSlot *slot)
 	return slot->tag.blockNum != InvalidBlockNumber;
 }
 
+/* And does it still hold that page? */
+static inline bool
+slot_holds_page(const RingSlot *slot)
+{
+	return slot_has_page(slot) &&
+		BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag);
+}
+
 /*
  * The part of a ring that others may look at.  Whoever reads it while the ring
  * runs sees each field as it is, but not all of them at the same moment.

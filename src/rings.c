@@ -114,8 +114,7 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 		values[i] = Int32GetDatum(slot->buffer);
 		values[i + 1] = Int64GetDatum((int64) slot->tag.blockNum);
 		nulls[i + 1] = !slot_has_page(slot);
-		values[i + 2] = BoolGetDatum(slot_has_page(slot) &&
-									 BufferTagsEqual(&header->tag, &slot->tag));
+		values[i + 2] = BoolGetDatum(slot_holds_page(slot));
 		values[i + 3] = BoolGetDatum((state & BM_DIRTY) != 0);
 		values[i + 4] = Int32GetDatum(BUF_STATE_GET_USAGECOUNT(state));
 		values[i + 5] = Int32GetDatum(BUF_STATE_GET_REFCOUNT(state));
