@@ -238,6 +238,16 @@ record() {
 	printf '%s,%s,%s\n' "$key" "$run" "${!#}" >>"$CSV"
 }
 
+# in_turn ROUND CONTENDER...: these in the order of that round. Each begins with another one, and every second one goes
+# backward.
+in_turn() {
+	local round=$1 i
+	shift
+	for ((i = 0; i < $#; i++)); do
+		printf '%s\n' "${@:$(((round + (round % 2 ? i : $# - i)) % $# + 1)):1}"
+	done
+}
+
 # forget: all that was recorded of $MAJOR, for a round that does not count.
 forget() {
 	RECORDED=()
