@@ -10,6 +10,7 @@ OBJS = \
 	pg_ringctl.o \
 	src/blocks.o \
 	src/crew.o \
+	src/depth.o \
 	src/enabled.o \
 	src/escapes.o \
 	src/explain.o \

@@ -136,7 +136,7 @@ COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer 
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because somebody else uses the page in the slot''s, too';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots emptied because their buffer had been given to another page';
-COMMENT ON COLUMN pg_ringctl_stats.unconsumed IS 'blocks asked for by look-ahead, and never wanted because the scan ended before';
+COMMENT ON COLUMN pg_ringctl_stats.unconsumed IS 'blocks asked for by look-ahead, and not wanted because the scan ended before, or went on in another way';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring; 0 if there was none';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'times that WAL was flushed to keep dirty pages in the ring';

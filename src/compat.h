@@ -143,6 +143,16 @@ compat_lookahead_limit(Relation rel pg_attribute_unused(),
 #define compat_reads_are_asynchronous()	false
 #endif
 
+/*
+ * May it be slower to look far ahead?  18 hands reads of the operating system's
+ * cache to kernel threads then, and does not see that nothing is waited for.
+ */
+#if PG_VERSION_NUM >= 190000 || PG_VERSION_NUM < 180000
+#define compat_looking_far_may_cost()	false
+#else
+#define compat_looking_far_may_cost()	(io_method > IOMETHOD_WORKER)
+#endif
+
 /* Begin a sequential scan exactly as SeqNext() of this major does. */
 static inline TableScanDesc
 compat_begin_seqscan(SeqScanState *node)

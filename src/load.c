@@ -15,6 +15,7 @@
 
 #include "access/parallel.h"
 #include "compat.h"
+#include "depth.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "params.h"
@@ -35,6 +36,42 @@ load_choose_ring(Relation rel, int ring_kb, RingOptions *options)
 	options->alone = true;
 }
 
+/* What is read, in which order. */
+typedef struct Load
+{
+	ReadStreamBlockNumberCB next_block; /* the caller's callback */
+	void	   *next_block_arg;
+	Depth		depth;			/* how far the stream looks ahead */
+	bool		turns;			/* another one shall take its place */
+} Load;
+
+/* The stream's callback.  If another one shall take its place, it ends first. */
+static BlockNumber
+next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
+{
+	Load	   *load = (Load *) arg;
+
+	load->turns = depth_turns(&load->depth);
+	if (load->turns)
+		return InvalidBlockNumber;
+	return load->next_block(stream, load->next_block_arg, per_buffer_data);
+}
+
+/* Take each buffer of the stream, and let it go. */
+static void
+drain(ReadStream *stream, Ring *ring, LoadResult *result)
+{
+	Buffer		buffer;
+
+	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ReleaseBuffer(buffer);
+		ring_consume_next(ring);
+		result->blocks++;
+	}
+}
+
 /*
  * load_blocks
  *		Read the blocks that next_block hands out, as a read stream's callback,
@@ -49,8 +86,8 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 			void *next_block_arg, LoadResult *result)
 {
 	Reader	   *reader;
-	ReadStream *stream;
-	Buffer		buffer;
+	ReadStream *stream = NULL;
+	Load		load = {.next_block = next_block,.next_block_arg = next_block_arg};
 	Ring	   *ring;
 
 	scan_lend_finished();
@@ -64,16 +101,20 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 	ring = reader->ring;
 	registry_start_pass(reader, blocks_total);
 
-	stream = ring_begin_stream(ring,
-							   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
-							   rel, forknum, next_block, next_block_arg);
-	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
+	depth_begin(&load.depth, ring, blocks_total);
+	do
 	{
-		CHECK_FOR_INTERRUPTS();
-		ReleaseBuffer(buffer);
-		ring_consume_next(ring);
-		result->blocks++;
-	}
+		if (stream != NULL)
+		{
+			read_stream_end(stream);
+			ring_start(ring);
+		}
+		stream = ring_begin_stream(ring,
+								   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
+								   rel, forknum, depth_ahead(&load.depth),
+								   next_block_to_load, &load);
+		drain(stream, ring, result);
+	} while (load.turns);
 	registry_hide(reader);
 	read_stream_end(stream);
 

@@ -189,7 +189,7 @@ static void
 set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
 {
 	options->nbuffers = options->capacity = cap_ring(nbuffers);
-	options->max_ahead = 0;
+	options->max_ahead = options->near_ahead = 0;
 	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
 }
 
@@ -203,6 +203,8 @@ set_own_size(Relation rel, RingOptions *options)
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
 	options->max_ahead = useful_lookahead(rel, options->maintenance);
+	if (compat_looking_far_may_cost())
+		options->near_ahead = io_combine_limit;
 }
 
 static void

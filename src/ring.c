@@ -336,14 +336,14 @@ blocks_remembered(const Ring *ring)
 	return ring->options.window + KEEP_MORE;
 }
 
-/* How many buffers may look-ahead pin? */
+/* How many buffers may look-ahead pin, where it is to be at most max_ahead? */
 static int
-pin_limit(const Ring *ring)
+pin_limit(const Ring *ring, int max_ahead)
 {
 	int			limit = ring->options.capacity - ring->options.headroom;
 
-	if (ring->options.max_ahead > 0)
-		limit = Min(limit, ring->options.max_ahead);
+	if (max_ahead > 0)
+		limit = Min(limit, max_ahead);
 	return Max(1, limit);
 }
 
@@ -424,21 +424,10 @@ misses_so_far(const Ring *ring)
 	return stats == NULL ? 0 : stats->counts.blocks_fetched - stats->counts.blocks_hit;
 }
 
-/*
- * ring_begin_stream
- *		Begin a read stream whose reads go through the ring.
- *
- * flags, rel, forknum: as for read_stream_begin_relation(); that it does
- * maintenance, the ring's options say.  next_block is called with
- * next_block_arg and says which block comes next.  The stream is
- * the caller's to end, before ring_free(); it lives in the current memory
- * context.
- */
-ReadStream *
-ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
-				  ReadStreamBlockNumberCB next_block, void *next_block_arg)
+/* What a ring that reads this relation remembers of its blocks. */
+static void
+make_memory(Ring *ring, Relation rel)
 {
-	ReadStream *stream;
 	int			ahead = compat_lookahead_limit(rel, ring->options.maintenance) +
 		2 * MAX_IO_COMBINE_LIMIT;
 
@@ -452,6 +441,30 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 		ring->reads_log = MemoryContextAllocZero(ring_context,
 												 (ring->log_mask + 1) * sizeof(int64));
 	}
+}
+
+/*
+ * ring_begin_stream
+ *		Begin a read stream whose reads go through the ring.
+ *
+ * flags, rel, forknum: as for read_stream_begin_relation(); that it does
+ * maintenance, the ring's options say.  It looks at most max_ahead buffers
+ * ahead, 0 for no limit but the server's and the ring's.  next_block is called
+ * with next_block_arg and says which block comes next.  The stream is the
+ * caller's to end, before ring_free(); it lives in the current memory context.
+ *
+ * Another stream may be begun on the same ring, to take the first one's place:
+ * when that has ended, call ring_start().
+ */
+ReadStream *
+ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
+				  int max_ahead, ReadStreamBlockNumberCB next_block,
+				  void *next_block_arg)
+{
+	ReadStream *stream;
+
+	if (ring->asked == NULL)
+		make_memory(ring, rel);
 
 	ring->next_block = next_block;
 	ring->next_block_arg = next_block_arg;
@@ -463,7 +476,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	/* The stream asks for the pin limit now, and never again. */
 	if (ring->strategy && !ring->options.observe)
-		ring->strategy->nbuffers = pin_limit(ring);
+		ring->strategy->nbuffers = pin_limit(ring, max_ahead);
 
 	if (ring->options.maintenance)
 		flags |= READ_STREAM_MAINTENANCE;
@@ -1843,6 +1856,13 @@ const RingOptions *
 ring_options(const Ring *ring)
 {
 	return &ring->options;
+}
+
+/* Are its reads shared with others now? */
+bool
+ring_is_shared(const Ring *ring)
+{
+	return ring->shared;
 }
 
 /* Of the blocks that were asked for, the next one to get; or an invalid one. */

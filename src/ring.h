@@ -35,6 +35,7 @@ typedef struct RingOptions
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
 	int			capacity;		/* what it may grow to; nbuffers: it stays so */
 	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
+	int			near_ahead;		/* and this may be faster; 0: it isn't */
 	int			window;			/* most blocks to keep for other scans */
 	RingSource	source;			/* why this size */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
@@ -55,7 +56,8 @@ typedef struct RingCounts
 {
 	int64		blocks;			/* blocks asked for */
 	int64		consumed;		/* of them, handed out to the reader */
-	int64		unconsumed;		/* of them, never wanted: it ended before */
+	int64		unconsumed;		/* of them, not wanted: it ended before, or
+								 * turned */
 	int64		blks_read;		/* of them, read into a slot of the ring */
 	int64		blks_unringed;	/* of them, read without a ring */
 	int64		fills;			/* reads into a slot that was empty */
@@ -157,7 +159,7 @@ extern int	ring_flush_batch(void);
 extern Ring *ring_create(const RingOptions *options, const RingHost *host,
 						 void *host_arg);
 extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
-									 ForkNumber forknum,
+									 ForkNumber forknum, int max_ahead,
 									 ReadStreamBlockNumberCB next_block,
 									 void *next_block_arg);
 extern void ring_watch(Ring *ring);
@@ -177,6 +179,7 @@ extern void ring_close(Ring *ring);
 extern void ring_free(Ring *ring);
 
 extern const RingOptions *ring_options(const Ring *ring);
+extern bool ring_is_shared(const Ring *ring);
 extern BlockNumber ring_next_to_get(const Ring *ring);
 extern const RingPublic *ring_public(const Ring *ring);
 extern const RingCounts *ring_counts(const Ring *ring);

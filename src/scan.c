@@ -20,6 +20,9 @@
  * after the stream.  scan->rs_strategy is left as it is: initscan() may free
  * it during a rescan.
  *
+ * A long scan may find out that it is faster when it looks less far ahead, or
+ * farther: then another stream takes over between two rows, see change_depth().
+ *
  * A parallel scan has begun already when it is called first, in the leader and
  * in each worker; each of them attaches its own ring.
  *
@@ -41,6 +44,7 @@
 #include "access/parallel.h"
 #include "access/syncscan.h"
 #include "compat.h"
+#include "depth.h"
 #include "enabled.h"
 #include "executor/execParallel.h"
 #include "facts.h"
@@ -86,7 +90,7 @@ typedef struct ScanReader
 	bool		active;			/* in the list of active readers */
 	QueryScans *query;
 	PlanState  *node;			/* while the query runs */
-	ExecProcNodeMtd node_function;	/* the node's own, while last_calls() has
+	ExecProcNodeMtd node_function;	/* the node's own, while another one has
 									 * its place */
 	bool		watched;		/* it saw all calls since the last block was
 								 * asked for */
@@ -95,6 +99,7 @@ typedef struct ScanReader
 								 * its leader, not of a function's in it */
 	HeapScanDesc scan;
 	EnabledMark enabled;
+	Depth		depth;			/* how far its stream looks ahead */
 	ShareScan  *share;			/* its part in sharing; NULL if it has none */
 	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
@@ -260,8 +265,9 @@ blocks_to_scan(const HeapScanDesc scan)
 }
 
 static TupleTableSlot *last_calls(PlanState *ps);
+static TupleTableSlot *change_depth(PlanState *ps);
 
-/* The reader of a node that last_calls() has the place of. */
+/* The reader of a node whose function's place another one has. */
 static ScanReader *
 reader_of(const PlanState *ps)
 {
@@ -287,21 +293,30 @@ reader_of(const PlanState *ps)
 	return NULL;
 }
 
-static void
-watch_node(ScanReader *reader)
+/* Where a node's own function is, so that what takes its place is timed, too. */
+static ExecProcNodeMtd *
+node_place(PlanState *ps)
 {
-	if (reader->node_function != NULL)
-		return;
-	reader->node_function = reader->node->ExecProcNode;
-	reader->node->ExecProcNode = last_calls;
+	return ps->instrument ? &ps->ExecProcNodeReal : &ps->ExecProcNode;
 }
 
-/* Put the node's own function back, if last_calls() has its place. */
+/* Another function takes the place of the node's own. */
+static void
+take_node(ScanReader *reader, ExecProcNodeMtd function)
+{
+	ExecProcNodeMtd *place = node_place(reader->node);
+
+	if (reader->node_function == NULL)
+		reader->node_function = *place;
+	*place = function;
+}
+
+/* Put the node's own function back, if another one has its place. */
 static void
 restore_node(ScanReader *reader)
 {
 	if (reader->node_function != NULL)
-		reader->node->ExecProcNode = reader->node_function;
+		*node_place(reader->node) = reader->node_function;
 	reader->node_function = NULL;
 }
 
@@ -397,6 +412,7 @@ hand_out(ScanReader *reader, BlockNumber block)
 	if (unlikely(!enabled_still(&reader->enabled)))
 	{
 		leave_sharing(reader);
+		depth_settle(&reader->depth);
 		ring_let_go(reader->reader.ring);
 	}
 	if (unlikely(reader->direction != reader->scan->rs_dir))
@@ -410,7 +426,7 @@ hand_out(ScanReader *reader, BlockNumber block)
 		ring_keep(reader->reader.ring, false, 0);
 		registry_hide(&reader->reader);
 		registry_stop_clock(&reader->reader);
-		watch_node(reader);
+		take_node(reader, last_calls);
 	}
 	return block;
 }
@@ -614,6 +630,8 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 
 	if (is_step(reader, scan->rs_prefetch_block) && ScanDirectionIsForward(scan->rs_dir))
 		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
+	if (depth_turns(&reader->depth) && reader->node_function == NULL)
+		take_node(reader, change_depth);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
@@ -742,7 +760,10 @@ cap_lookahead(SeqScanState *node, RingOptions *options)
 	pages = (double) rows * scan->rs_nblocks / Max(1.0, node->ss.ps.plan->plan_rows);
 	ahead = Max(1, pages / LIMIT_PAGES_PER_AHEAD);
 	if (ahead < policy_lookahead(scan->rs_base.rs_rd, options))
+	{
 		options->max_ahead = (int) ahead;
+		options->near_ahead = 0;
+	}
 }
 
 /* Give the scan a stream that goes through the reader's ring. */
@@ -755,6 +776,7 @@ replace_stream(ScanReader *reader)
 	stream = ring_begin_stream(reader->reader.ring,
 							   READ_STREAM_SEQUENTIAL | COMPAT_READ_STREAM_BATCHING,
 							   scan->rs_base.rs_rd, MAIN_FORKNUM,
+							   depth_ahead(&reader->depth),
 							   scan->rs_base.rs_parallel ?
 							   next_block_parallel : next_block_serial,
 							   reader);
@@ -762,6 +784,42 @@ replace_stream(ScanReader *reader)
 
 	read_stream_end(scan->rs_read_stream);
 	scan->rs_read_stream = stream;
+}
+
+/* Is the scan in the middle, where another stream can go on? */
+static bool
+is_in_the_middle(const ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+
+	return scan->rs_inited && BufferIsValid(scan->rs_cbuf) && !reader->ended &&
+		scan->rs_numblocks == InvalidBlockNumber;
+}
+
+/*
+ * Takes the place of a node's function when its stream shall look ahead less
+ * far, or farther: another stream takes over, from the block after the one that
+ * the scan is at.  What the first one had read ahead is found there.  It is what
+ * heap_fetch_next_buffer() does where a scan turns round.
+ */
+static TupleTableSlot *
+change_depth(PlanState *ps)
+{
+	ScanReader *reader = reader_of(ps);
+
+	restore_node(reader);
+	if (is_in_the_middle(reader))
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
+
+		note_consumed(reader);
+		replace_stream(reader);
+		ring_drop_rest(reader->reader.ring);
+		ring_start(reader->reader.ring);
+		reader->scan->rs_prefetch_block = reader->scan->rs_cblock;
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return (*node_place(ps)) (ps);
 }
 
 /* Attach a reader, and a ring if the policy says so, to a scan's first call. */
@@ -791,7 +849,13 @@ attach_scan(SeqScanState *node)
 	/* Attach if that changes anything, or if somebody counts. */
 	if (param_track ||
 		(!options.observe && (options.nbuffers > 0 || scan->rs_strategy != NULL)))
-		replace_stream(make_reader(node, &options));
+	{
+		ScanReader *reader = make_reader(node, &options);
+
+		depth_begin(&reader->depth, reader->reader.ring,
+					scan->rs_base.rs_parallel ? 0 : blocks_to_scan(scan));
+		replace_stream(reader);
+	}
 
 	MemoryContextSwitchTo(oldcontext);
 }
@@ -992,6 +1056,7 @@ static void
 pause_reader(ScanReader *reader)
 {
 	registry_stop_clock(&reader->reader);
+	depth_interrupt(&reader->depth);
 	ring_watch(reader->reader.ring);
 	note_consumed(reader);
 	if (reader->share != NULL)

@@ -1,0 +1,184 @@
+# Claims: where a long scan finds out how far to look ahead (18, io_uring), it
+# returns the right rows and reads every page once, whatever it finds: in plain
+# scans, where it turns round, where it is scanned again, where it fails, and
+# where pages without rows are on its way; and nothing escapes.  So does prewarm.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $pages = 62000;              # TRIALS_IN_A_SCAN in src/depth.c
+my $node = new_node('main');
+
+plan skip_all => 'only 18 does not see itself how far to look ahead'
+  if $node->pg_version < 18 || $node->pg_version >= 19;
+
+# Few processes, so that each may pin many buffers.
+$node->append_conf(
+	'postgresql.conf', q(
+session_preload_libraries = 'pg_ringctl'
+synchronize_seqscans = off
+io_method = io_uring
+shared_buffers = 128MB
+max_connections = 10
+max_wal_size = 4GB
+autovacuum = off
+));
+plan skip_all => 'io_uring does not work here' if !eval { $node->start(fail_ok => 1) };
+
+$node->safe_psql('postgres',
+	'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
+load_table($node, 'big', $pages);
+$node->safe_psql('postgres', 'VACUUM (FREEZE) big');
+
+scan_that_tries();
+scan_in_explain();
+scan_that_turns_round();
+scan_again();
+scan_that_fails();
+scan_of_pages_without_rows();
+prewarm(0);
+prewarm(2);
+
+$node->stop('fast');
+log_is_clean($node, 'all of it');
+done_testing();
+
+
+# Other pages than those of the table are in shared_buffers from now on.
+sub forget_pages
+{
+	$node->safe_psql('postgres',
+		q(SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache
+		   WHERE relfilenode = pg_relation_filenode('big');
+		  SELECT pg_ringctl_stats_reset()));
+}
+
+# So many scans of the table gave up what they had read ahead, found it again
+# in the ring, and lost none of it.
+sub tried
+{
+	my ($scans, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( counters(
+			$node, 'big',
+			'scans, blks_read, unconsumed > 0, blks_hit - unconsumed, '
+			  . 'escapes_pinned + escapes_dirty + escapes_adopted'),
+		"$scans|" . $scans * $pages . '|t|0|0',
+		"$name: every page is read once, nothing escapes");
+	rows_add_up($node, $name);
+	nothing_is_pinned($node, 'big', $name);
+}
+
+sub scan_that_tries
+{
+	forget_pages();
+	is($node->safe_psql('postgres', 'SELECT sum(id) FROM big'),
+		sum_to($pages), 'scan: sum');
+	tried(1, 'scan');
+}
+
+# What the exchange of the streams reads is the scan's own.
+sub scan_in_explain
+{
+	forget_pages();
+	like($node->safe_psql('postgres',
+			'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT sum(id) FROM big'),
+		qr/Seq Scan on big [^\n]*\n *Buffers: shared hit=\d+ read=$pages\n/,
+		'EXPLAIN: the scan has read every page');
+	tried(1, 'EXPLAIN');
+}
+
+# It pauses, too, which ends a trial.
+sub scan_that_turns_round
+{
+	my $session = session($node);
+
+	forget_pages();
+	$session->query_safe('BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big');
+	foreach my $step (
+		[ 'MOVE 5000', 'FETCH 2', 5001, 5002 ],
+		[ 'MOVE 20000', 'FETCH 2', 25003, 25004 ],
+		[ 'MOVE BACKWARD 15000', 'FETCH BACKWARD 2', 10003, 10002 ],
+		[ 'MOVE 40000', 'FETCH 1', 50003 ],
+		[ 'MOVE FORWARD ALL', 'FETCH BACKWARD 2', $pages, $pages - 1 ],
+		[ 'MOVE BACKWARD ALL', 'FETCH 2', 1, 2 ])
+	{
+		my ($move, $fetch, @rows) = @$step;
+
+		$session->query_safe("$move FROM c");
+		is($session->query_safe("$fetch FROM c"),
+			join("\n", @rows), "cursor, $move, $fetch: the right rows");
+	}
+	$session->query_safe('COMMIT');
+	$session->quit;
+	is( counters($node, 'big', 'escapes_pinned + escapes_dirty + escapes_adopted'),
+		'0', 'cursor: nothing escapes');
+	rows_add_up($node, 'cursor');
+	nothing_is_pinned($node, 'big', 'cursor');
+}
+
+sub scan_again
+{
+	forget_pages();
+	is( $node->safe_psql(
+			'postgres', q(
+SELECT x, (SELECT sum(id) FROM big WHERE id >= x) FROM (VALUES (1), (2)) v (x))),
+		'1|' . sum_to($pages) . "\n2|" . (sum_to($pages) - 1),
+		'scanned again: sums');
+	is( counters(
+			$node, 'big',
+			'scans, blocks - unconsumed, unconsumed > 0, escapes_pinned + escapes_dirty + escapes_adopted'),
+		'2|' . 2 * $pages . '|t|0',
+		'scanned again: every page is got twice, nothing escapes');
+	rows_add_up($node, 'scanned again');
+	nothing_is_pinned($node, 'big', 'scanned again');
+}
+
+sub scan_that_fails
+{
+	my $session = session($node);
+
+	foreach my $row (3080, 6500, 30000)
+	{
+		forget_pages();
+		fails($session, "SELECT sum(1 / (id - $row)) FROM big", qr/division by zero/,
+			"error at row $row");
+		nothing_is_pinned($node, 'big', "error at row $row");
+		rows_add_up($node, "error at row $row");
+	}
+	$session->quit;
+}
+
+# The stream can only be exchanged between two rows.
+sub scan_of_pages_without_rows
+{
+	$node->safe_psql('postgres', 'DELETE FROM big WHERE id BETWEEN 3000 AND 10000');
+	forget_pages();
+	is( $node->safe_psql('postgres', 'SELECT sum(id) FROM big'),
+		sum_to($pages) - sum_to(10000) + sum_to(2999),
+		'pages without rows: sum');
+	tried(1, 'pages without rows');
+}
+
+sub prewarm
+{
+	my ($workers) = @_;
+
+	forget_pages();
+	is( $node->safe_psql(
+			'postgres', qq(
+SELECT blocks, blks_read, ring_buffers > 0, escapes
+  FROM pg_ringctl_prewarm('big', -1, workers => $workers))),
+		"$pages|$pages|t|0",
+		"prewarm, $workers workers: every page is read once, nothing escapes");
+	nothing_is_pinned($node, 'big', "prewarm, $workers workers");
+}
