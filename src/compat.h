@@ -27,6 +27,7 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/dsm_registry.h"
+#include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "storage/read_stream.h"
 #include "utils/spccache.h"
@@ -144,13 +145,16 @@ compat_lookahead_limit(Relation rel pg_attribute_unused(),
 #endif
 
 /*
- * May it be slower to look far ahead?  18 hands reads of the operating system's
- * cache to kernel threads then, and does not see that nothing is waited for.
+ * From how many reads ahead on may looking ahead cost more than it gains?  18
+ * does not see where there is nothing to wait for; and its io_uring hands a read
+ * through the operating system's cache to a kernel thread when more than four
+ * are under way.
  */
 #if PG_VERSION_NUM >= 190000 || PG_VERSION_NUM < 180000
-#define compat_looking_far_may_cost()	false
+#define compat_reads_that_cost()	PG_INT32_MAX
 #else
-#define compat_looking_far_may_cost()	(io_method > IOMETHOD_WORKER)
+#define compat_reads_that_cost() \
+	(io_method > IOMETHOD_WORKER && (io_direct_flags & IO_DIRECT_DATA) == 0 ? 6 : PG_INT32_MAX)
 #endif
 
 /* Begin a sequential scan exactly as SeqNext() of this major does. */

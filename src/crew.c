@@ -122,6 +122,8 @@ set_range(Range *range, Relation rel, ForkNumber forknum,
 	range->relid = RelationGetRelid(rel);
 	range->forknum = forknum;
 	range->options = *options;
+	if (nprocesses > 1)
+		range->options.near_ahead = 0;	/* they would time each other */
 	range->first_block = first_block;
 	range->nblocks = nblocks;
 	range->nprocesses = nprocesses;

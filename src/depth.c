@@ -17,9 +17,9 @@
  *
  *	  FAR      s t t t t t <--------+   t: timed; s: not, look-ahead settles
  *	             |                  |
- *	             | far_ns: median   |   slower than far_ns again and again:
- *	             v                  |   the cache has ended, or the machine
- *	  TRIAL    s t t t t t --+      |   has other things to do
+ *	             | far_ns: median   |   again and again slower than far_ns (the
+ *	             v                  |   cache has ended, or the machine has other
+ *	  TRIAL    s t t t t t --+      |   things to do), or long ago
  *	             |           |      |
  *	             | faster    +------|-> not faster: looks far ahead, SETTLED
  *	             v                  |
@@ -38,12 +38,10 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
 #include "depth.h"
 
-/* Blocks in a window: twice what is ahead at most, by default, or more. */
-#define WINDOW_BLOCKS		512
+/* Blocks in a window, at least; never less than twice what is ahead. */
+#define MIN_WINDOW_BLOCKS	512
 
 /* Windows of a phase that are not timed. */
 #define SETTLING_WINDOWS	1
@@ -56,13 +54,16 @@
 /* So many slow windows more than fast ones prove that it is slower now. */
 #define SLOW_WINDOWS		8
 
-/* And so often it is found out again what is faster. */
+/* Then it is tried again, but so often at most... */
 #define MAX_TRIALS			8
+
+/* ...in so many windows.  After these it is tried in any case. */
+#define WINDOWS_BETWEEN		(64 * PHASE_WINDOWS)
 
 static void
 begin_window(Depth *depth)
 {
-	depth->countdown = WINDOW_BLOCKS;
+	depth->countdown = depth->window_blocks;
 	INSTR_TIME_SET_CURRENT(depth->window_start);
 }
 
@@ -85,7 +86,7 @@ void
 depth_settle(Depth *depth)
 {
 	depth->phase = DEPTH_SETTLED;
-	depth->countdown = INT_MAX;
+	depth->countdown = PG_INT32_MAX;
 }
 
 /*
@@ -95,9 +96,12 @@ depth_settle(Depth *depth)
 void
 depth_begin(Depth *depth, Ring *ring, int64 nblocks)
 {
+	const RingOptions *options = ring_options(ring);
+
 	depth->ring = ring;
-	if (ring_options(ring)->near_ahead == 0 ||
-		nblocks < (int64) TRIALS_IN_A_SCAN * PHASE_WINDOWS * WINDOW_BLOCKS)
+	depth->window_blocks = Max(MIN_WINDOW_BLOCKS, 2 * options->max_ahead);
+	if (options->near_ahead == 0 ||
+		nblocks < (int64) TRIALS_IN_A_SCAN * PHASE_WINDOWS * depth->window_blocks)
 		depth_settle(depth);
 	else
 		begin_phase(depth, DEPTH_FAR);
@@ -105,8 +109,9 @@ depth_begin(Depth *depth, Ring *ring, int64 nblocks)
 
 /*
  * depth_interrupt
- *		The window that goes by now says nothing: the reader pauses.  A trial is not made again: who pauses all the time
- *		would never come to its end.
+ *		The window that goes by now says nothing: the reader pauses.  Who does so all
+ *		the time would never come to the end of a trial, so that is given up, and
+ *		near look-ahead, too, as soon as its window ends.
  */
 void
 depth_interrupt(Depth *depth)
@@ -116,7 +121,18 @@ depth_interrupt(Depth *depth)
 	else if (depth->phase == DEPTH_TRIAL)
 		depth->far_ns = 0;
 	else if (depth->phase == DEPTH_NEAR)
-		begin_window(depth);
+		depth->slow = SLOW_WINDOWS;
+}
+
+/*
+ * depth_turned
+ *		The stream has been replaced: its time counts from now on.
+ */
+void
+depth_turned(Depth *depth)
+{
+	if (depth->phase != DEPTH_SETTLED)
+		begin_phase(depth, depth->phase);
 }
 
 static int
@@ -141,7 +157,7 @@ most_were_read(const Depth *depth)
 {
 	int64		reads = ring_counts(depth->ring)->blks_read - depth->reads;
 
-	return reads >= (int64) depth->windows * WINDOW_BLOCKS / 2;
+	return reads >= (int64) depth->windows * depth->window_blocks / 2;
 }
 
 /* Nanoseconds since then. */
@@ -180,12 +196,14 @@ end_trial(Depth *depth)
 	return true;
 }
 
-/* Near look-ahead was faster: is it still? */
+/* Near look-ahead was faster: is it still?  From time to time, try again. */
 static bool
 end_near_window(Depth *depth, uint64 ns)
 {
 	depth->slow = ns > depth->far_ns ? depth->slow + 1 : Max(0, depth->slow - 1);
-	if (depth->slow < SLOW_WINDOWS)
+	if (++depth->windows == WINDOWS_BETWEEN)
+		depth->trials = 0;
+	else if (depth->slow < SLOW_WINDOWS)
 		return false;
 	if (depth->trials < MAX_TRIALS)
 		begin_phase(depth, DEPTH_FAR);

@@ -29,6 +29,7 @@ typedef struct Depth
 {
 	Ring	   *ring;
 	DepthPhase	phase;
+	int			window_blocks;
 	int			countdown;		/* blocks left in this window */
 	int			windows;		/* so many went by in this phase */
 	int64		reads;			/* of the ring, when the phase began */
@@ -37,19 +38,21 @@ typedef struct Depth
 	uint64		timed[DEPTH_TIMED_WINDOWS]; /* ns of each, in this phase */
 	uint64		far_ns;			/* what a window takes, looking far ahead */
 	int			slow;			/* windows that took longer, lately */
-	int			trials;			/* so many were made */
+	int			trials;			/* so many were made, lately */
 } Depth;
 
 extern void depth_begin(Depth *depth, Ring *ring, int64 nblocks);
 extern void depth_settle(Depth *depth);
 extern void depth_interrupt(Depth *depth);
+extern void depth_turned(Depth *depth);
 extern bool depth_end_window(Depth *depth);
 extern int	depth_ahead(const Depth *depth);
 
 /*
  * depth_turns
  *		Called for each block that the stream asks for: shall the stream be
- *		replaced by one that looks depth_ahead() buffers ahead?
+ *		replaced by one that looks depth_ahead() buffers ahead?  If so, it is not
+ *		to be called again before depth_turned() is, when that has been done.
  */
 static inline bool
 depth_turns(Depth *depth)

@@ -108,6 +108,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 		{
 			read_stream_end(stream);
 			ring_start(ring);
+			depth_turned(&load.depth);
 		}
 		stream = ring_begin_stream(ring,
 								   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,

@@ -203,8 +203,18 @@ set_own_size(Relation rel, RingOptions *options)
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
 	options->max_ahead = useful_lookahead(rel, options->maintenance);
-	if (compat_looking_far_may_cost())
-		options->near_ahead = io_combine_limit;
+}
+
+/* Where looking far ahead may cost more than it gains, it finds out. */
+static void
+allow_near_lookahead(Relation rel, RingOptions *options)
+{
+	int			far_ahead = policy_lookahead(rel, options);
+
+	if (far_ahead / io_combine_limit < compat_reads_that_cost())
+		return;
+	options->max_ahead = far_ahead;
+	options->near_ahead = io_combine_limit;
 }
 
 static void
@@ -218,6 +228,8 @@ fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
 	else
 		set_fixed_size(options, ring_kb / KB_PER_BUFFER, source);
 	options->headroom = param_headroom;
+	if (ring_kb < 0)
+		allow_near_lookahead(rel, options);
 	options->write_dirty = (dirty_pages == DIRTY_WRITE);
 }
 

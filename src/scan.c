@@ -21,7 +21,7 @@
  * it during a rescan.
  *
  * A long scan may find out that it is faster when it looks less far ahead, or
- * farther: then another stream takes over between two rows, see change_depth().
+ * farther: then another stream takes over between two rows, see turn_stream().
  *
  * A parallel scan has begun already when it is called first, in the leader and
  * in each worker; each of them attaches its own ring.
@@ -100,6 +100,9 @@ typedef struct ScanReader
 	HeapScanDesc scan;
 	EnabledMark enabled;
 	Depth		depth;			/* how far its stream looks ahead */
+	bool		turning;		/* its stream shall be replaced */
+	ExprStateEvalFunc qual_function;	/* of the node's qual, while
+										 * turning_qual() has its place */
 	ShareScan  *share;			/* its part in sharing; NULL if it has none */
 	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
@@ -265,9 +268,11 @@ blocks_to_scan(const HeapScanDesc scan)
 }
 
 static TupleTableSlot *last_calls(PlanState *ps);
-static TupleTableSlot *change_depth(PlanState *ps);
+static TupleTableSlot *turning_call(PlanState *ps);
+static void turn_stream(ScanReader *reader);
+static Datum turning_qual(ExprState *state, ExprContext *econtext, bool *isnull);
 
-/* The reader of a node whose function's place another one has. */
+/* The reader of a node whose function's place, or its qual's, another one has. */
 static ScanReader *
 reader_of(const PlanState *ps)
 {
@@ -320,6 +325,26 @@ restore_node(ScanReader *reader)
 	reader->node_function = NULL;
 }
 
+/*
+ * Have the stream replaced at the next row that the scan finds: where the node
+ * has a qual, that is looked at for every row, else every row is returned.  If
+ * last_calls() has the node's place, that will see to it.
+ */
+static void
+request_turn(ScanReader *reader)
+{
+	ExprState  *qual = reader->node->qual;
+
+	reader->turning = true;
+	if (qual == NULL && reader->node_function == NULL)
+		take_node(reader, turning_call);
+	else if (qual != NULL && reader->qual_function == NULL)
+	{
+		reader->qual_function = qual->evalfunc;
+		qual->evalfunc = turning_qual;
+	}
+}
+
 /* The scan has got everything. */
 static void
 end_pass(ScanReader *reader)
@@ -358,6 +383,8 @@ begin_pass(ScanReader *reader)
 	if (reader->scan->rs_nblocks > MAX_BLOCKS_WATCHED)
 		restore_node(reader);
 	reader->watched = reader->node_function != NULL;
+	if (reader->turning)
+		request_turn(reader);
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
 	scan_lend_finished();
@@ -374,6 +401,8 @@ turn(ScanReader *reader)
 	reader->ended = false;
 	leave_sharing(reader);
 	ring_keep(reader->reader.ring, false, 0);
+	if (reader->turning)
+		request_turn(reader);
 	note_consumed(reader);
 	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
@@ -399,6 +428,7 @@ last_calls(PlanState *ps)
 		registry_show(&reader->reader);
 		registry_start_clock(&reader->reader);
 	}
+	turn_stream(reader);
 	slot = reader->node_function(ps);
 	if (TupIsNull(slot) && is_drained(reader))
 		end_pass(reader);
@@ -630,8 +660,8 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 
 	if (is_step(reader, scan->rs_prefetch_block) && ScanDirectionIsForward(scan->rs_dir))
 		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
-	if (depth_turns(&reader->depth) && reader->node_function == NULL)
-		take_node(reader, change_depth);
+	if (!reader->turning && depth_turns(&reader->depth))
+		request_turn(reader);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
@@ -786,40 +816,56 @@ replace_stream(ScanReader *reader)
 	scan->rs_read_stream = stream;
 }
 
-/* Is the scan in the middle, where another stream can go on? */
-static bool
-is_in_the_middle(const ScanReader *reader)
+/*
+ * The stream shall look ahead less far, or farther: another one takes over, from
+ * the block after the one that the scan is at.  What the first one had read
+ * ahead is found there.  It is what heap_fetch_next_buffer() does where a scan
+ * turns round.
+ *
+ * If the scan is not in the middle, where that can be done, it is left for later.
+ */
+static void
+turn_stream(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
+	MemoryContext oldcontext;
 
-	return scan->rs_inited && BufferIsValid(scan->rs_cbuf) && !reader->ended &&
-		scan->rs_numblocks == InvalidBlockNumber;
+	if (!reader->turning || reader->ended || !scan->rs_inited ||
+		!BufferIsValid(scan->rs_cbuf) || scan->rs_numblocks != InvalidBlockNumber)
+		return;
+	reader->turning = false;
+
+	oldcontext = MemoryContextSwitchTo(reader->node->state->es_query_cxt);
+	note_consumed(reader);
+	replace_stream(reader);
+	ring_drop_rest(reader->reader.ring);
+	ring_start(reader->reader.ring);
+	scan->rs_prefetch_block = scan->rs_cblock;
+	depth_turned(&reader->depth);
+	MemoryContextSwitchTo(oldcontext);
 }
 
-/*
- * Takes the place of a node's function when its stream shall look ahead less
- * far, or farther: another stream takes over, from the block after the one that
- * the scan is at.  What the first one had read ahead is found there.  It is what
- * heap_fetch_next_buffer() does where a scan turns round.
- */
+/* Takes the place of a node's function when its stream shall be replaced. */
 static TupleTableSlot *
-change_depth(PlanState *ps)
+turning_call(PlanState *ps)
 {
 	ScanReader *reader = reader_of(ps);
 
 	restore_node(reader);
-	if (is_in_the_middle(reader))
-	{
-		MemoryContext oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
-
-		note_consumed(reader);
-		replace_stream(reader);
-		ring_drop_rest(reader->reader.ring);
-		ring_start(reader->reader.ring);
-		reader->scan->rs_prefetch_block = reader->scan->rs_cblock;
-		MemoryContextSwitchTo(oldcontext);
-	}
+	turn_stream(reader);
 	return (*node_place(ps)) (ps);
+}
+
+/* And of its qual's, if it has one. */
+static Datum
+turning_qual(ExprState *state, ExprContext *econtext, bool *isnull)
+{
+	ScanReader *reader = reader_of(state->parent);
+
+	state->evalfunc = reader->qual_function;
+	reader->qual_function = NULL;
+	turn_stream(reader);
+	return state->evalfunc(state, econtext, isnull);
 }
 
 /* Attach a reader, and a ring if the policy says so, to a scan's first call. */

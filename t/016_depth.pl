@@ -1,7 +1,8 @@
 # Claims: where a long scan finds out how far to look ahead (18, io_uring), it
 # returns the right rows and reads every page once, whatever it finds: in plain
-# scans, where it turns round, where it is scanned again, where it fails, and
-# where pages without rows are on its way; and nothing escapes.  So does prewarm.
+# scans, under filters that nothing passes, where it starts in the middle, where it
+# turns round, where it is scanned again, where it fails, and where pages without
+# rows are on its way; and nothing escapes.  So does prewarm.
 
 use strict;
 use warnings FATAL => 'all';
@@ -40,6 +41,9 @@ $node->safe_psql('postgres', 'VACUUM (FREEZE) big');
 
 scan_that_tries();
 scan_in_explain();
+filter_that_nothing_passes('');
+filter_that_nothing_passes('SET jit = on; SET jit_above_cost = 0; ');
+scan_from_the_middle();
 scan_that_turns_round();
 scan_again();
 scan_that_fails();
@@ -95,6 +99,34 @@ sub scan_in_explain
 		qr/Seq Scan on big [^\n]*\n *Buffers: shared hit=\d+ read=$pages\n/,
 		'EXPLAIN: the scan has read every page');
 	tried(1, 'EXPLAIN');
+}
+
+# The node returns no row, but the stream is exchanged.
+sub filter_that_nothing_passes
+{
+	my ($settings) = @_;
+
+	forget_pages();
+	is($node->safe_psql('postgres', $settings . 'SELECT count(*) FROM big WHERE id < 0'),
+		0, "${settings}filter: no rows");
+	tried(1, "${settings}filter");
+}
+
+# Where one that was left there began to synchronize with others.
+sub scan_from_the_middle
+{
+	my $session = session($node);
+
+	$session->query_safe(
+		q(SET synchronize_seqscans = on;
+		  BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 40000 FROM c; COMMIT));
+	forget_pages();
+	isnt($session->query_safe('SELECT id FROM big LIMIT 1'), 1, 'from the middle: it is');
+	forget_pages();
+	is($session->query_safe('SELECT sum(id) FROM big'),
+		sum_to($pages), 'from the middle: sum');
+	tried(1, 'from the middle');
+	$session->quit;
 }
 
 # It pauses, too, which ends a trial.
