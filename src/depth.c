@@ -125,11 +125,11 @@ depth_interrupt(Depth *depth)
 }
 
 /*
- * depth_turned
+ * depth_changed
  *		The stream has been replaced: its time counts from now on.
  */
 void
-depth_turned(Depth *depth)
+depth_changed(Depth *depth)
 {
 	if (depth->phase != DEPTH_SETTLED)
 		begin_phase(depth, depth->phase);

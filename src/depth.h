@@ -44,18 +44,18 @@ typedef struct Depth
 extern void depth_begin(Depth *depth, Ring *ring, int64 nblocks);
 extern void depth_settle(Depth *depth);
 extern void depth_interrupt(Depth *depth);
-extern void depth_turned(Depth *depth);
+extern void depth_changed(Depth *depth);
 extern bool depth_end_window(Depth *depth);
 extern int	depth_ahead(const Depth *depth);
 
 /*
- * depth_turns
+ * depth_changes
  *		Called for each block that the stream asks for: shall the stream be
  *		replaced by one that looks depth_ahead() buffers ahead?  If so, it is not
- *		to be called again before depth_turned() is, when that has been done.
+ *		to be called again before depth_changed() is, when that has been done.
  */
 static inline bool
-depth_turns(Depth *depth)
+depth_changes(Depth *depth)
 {
 	return unlikely(--depth->countdown == 0) && depth_end_window(depth);
 }

@@ -42,7 +42,7 @@ typedef struct Load
 	ReadStreamBlockNumberCB next_block; /* the caller's callback */
 	void	   *next_block_arg;
 	Depth		depth;			/* how far the stream looks ahead */
-	bool		turns;			/* another one shall take its place */
+	bool		changes;		/* another one shall take its place */
 } Load;
 
 /* The stream's callback.  If another one shall take its place, it ends first. */
@@ -51,8 +51,8 @@ next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
 {
 	Load	   *load = (Load *) arg;
 
-	load->turns = depth_turns(&load->depth);
-	if (load->turns)
+	load->changes = depth_changes(&load->depth);
+	if (load->changes)
 		return InvalidBlockNumber;
 	return load->next_block(stream, load->next_block_arg, per_buffer_data);
 }
@@ -108,14 +108,14 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 		{
 			read_stream_end(stream);
 			ring_start(ring);
-			depth_turned(&load.depth);
+			depth_changed(&load.depth);
 		}
 		stream = ring_begin_stream(ring,
 								   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
 								   rel, forknum, depth_ahead(&load.depth),
 								   next_block_to_load, &load);
 		drain(stream, ring, result);
-	} while (load.turns);
+	} while (load.changes);
 	registry_hide(reader);
 	read_stream_end(stream);
 

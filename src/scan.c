@@ -21,7 +21,7 @@
  * it during a rescan.
  *
  * A long scan may find out that it is faster when it looks less far ahead, or
- * farther: then another stream takes over between two rows, see turn_stream().
+ * farther: then another stream takes over between two rows, see change_depth().
  *
  * A parallel scan has begun already when it is called first, in the leader and
  * in each worker; each of them attaches its own ring.
@@ -100,9 +100,9 @@ typedef struct ScanReader
 	HeapScanDesc scan;
 	EnabledMark enabled;
 	Depth		depth;			/* how far its stream looks ahead */
-	bool		turning;		/* its stream shall be replaced */
+	bool		changing;		/* its stream shall be replaced */
 	ExprStateEvalFunc qual_function;	/* of the node's qual, while
-										 * turning_qual() has its place */
+										 * changing_qual() has its place */
 	ShareScan  *share;			/* its part in sharing; NULL if it has none */
 	bool		begun;			/* had its first pass */
 	ScanDirection direction;	/* in which it asked for blocks last */
@@ -268,9 +268,9 @@ blocks_to_scan(const HeapScanDesc scan)
 }
 
 static TupleTableSlot *last_calls(PlanState *ps);
-static TupleTableSlot *turning_call(PlanState *ps);
-static void turn_stream(ScanReader *reader);
-static Datum turning_qual(ExprState *state, ExprContext *econtext, bool *isnull);
+static TupleTableSlot *changing_call(PlanState *ps);
+static void change_depth(ScanReader *reader);
+static Datum changing_qual(ExprState *state, ExprContext *econtext, bool *isnull);
 
 /* The reader of a node whose function's place, or its qual's, another one has. */
 static ScanReader *
@@ -331,17 +331,17 @@ restore_node(ScanReader *reader)
  * last_calls() has the node's place, that will see to it.
  */
 static void
-request_turn(ScanReader *reader)
+request_change(ScanReader *reader)
 {
 	ExprState  *qual = reader->node->qual;
 
-	reader->turning = true;
+	reader->changing = true;
 	if (qual == NULL && reader->node_function == NULL)
-		take_node(reader, turning_call);
+		take_node(reader, changing_call);
 	else if (qual != NULL && reader->qual_function == NULL)
 	{
 		reader->qual_function = qual->evalfunc;
-		qual->evalfunc = turning_qual;
+		qual->evalfunc = changing_qual;
 	}
 }
 
@@ -383,8 +383,8 @@ begin_pass(ScanReader *reader)
 	if (reader->scan->rs_nblocks > MAX_BLOCKS_WATCHED)
 		restore_node(reader);
 	reader->watched = reader->node_function != NULL;
-	if (reader->turning)
-		request_turn(reader);
+	if (reader->changing)
+		request_change(reader);
 	reader->direction = reader->scan->rs_dir;
 	reader->ended = false;
 	scan_lend_finished();
@@ -401,8 +401,8 @@ turn(ScanReader *reader)
 	reader->ended = false;
 	leave_sharing(reader);
 	ring_keep(reader->reader.ring, false, 0);
-	if (reader->turning)
-		request_turn(reader);
+	if (reader->changing)
+		request_change(reader);
 	note_consumed(reader);
 	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
@@ -428,7 +428,7 @@ last_calls(PlanState *ps)
 		registry_show(&reader->reader);
 		registry_start_clock(&reader->reader);
 	}
-	turn_stream(reader);
+	change_depth(reader);
 	slot = reader->node_function(ps);
 	if (TupIsNull(slot) && is_drained(reader))
 		end_pass(reader);
@@ -660,8 +660,8 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 
 	if (is_step(reader, scan->rs_prefetch_block) && ScanDirectionIsForward(scan->rs_dir))
 		step(reader, scan->rs_prefetch_block, scan->rs_startblock);
-	if (!reader->turning && depth_turns(&reader->depth))
-		request_turn(reader);
+	if (!reader->changing && depth_changes(&reader->depth))
+		request_change(reader);
 	return hand_out(reader, scan->rs_prefetch_block);
 }
 
@@ -825,15 +825,15 @@ replace_stream(ScanReader *reader)
  * If the scan is not in the middle, where that can be done, it is left for later.
  */
 static void
-turn_stream(ScanReader *reader)
+change_depth(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 	MemoryContext oldcontext;
 
-	if (!reader->turning || reader->ended || !scan->rs_inited ||
+	if (!reader->changing || reader->ended || !scan->rs_inited ||
 		!BufferIsValid(scan->rs_cbuf) || scan->rs_numblocks != InvalidBlockNumber)
 		return;
-	reader->turning = false;
+	reader->changing = false;
 
 	oldcontext = MemoryContextSwitchTo(reader->node->state->es_query_cxt);
 	note_consumed(reader);
@@ -841,30 +841,30 @@ turn_stream(ScanReader *reader)
 	ring_drop_rest(reader->reader.ring);
 	ring_start(reader->reader.ring);
 	scan->rs_prefetch_block = scan->rs_cblock;
-	depth_turned(&reader->depth);
+	depth_changed(&reader->depth);
 	MemoryContextSwitchTo(oldcontext);
 }
 
 /* Takes the place of a node's function when its stream shall be replaced. */
 static TupleTableSlot *
-turning_call(PlanState *ps)
+changing_call(PlanState *ps)
 {
 	ScanReader *reader = reader_of(ps);
 
 	restore_node(reader);
-	turn_stream(reader);
+	change_depth(reader);
 	return (*node_place(ps)) (ps);
 }
 
 /* And of its qual's, if it has one. */
 static Datum
-turning_qual(ExprState *state, ExprContext *econtext, bool *isnull)
+changing_qual(ExprState *state, ExprContext *econtext, bool *isnull)
 {
 	ScanReader *reader = reader_of(state->parent);
 
 	state->evalfunc = reader->qual_function;
 	reader->qual_function = NULL;
-	turn_stream(reader);
+	change_depth(reader);
 	return state->evalfunc(state, econtext, isnull);
 }
 
