@@ -55,6 +55,11 @@ sub new_node
 
 	$node->init(extra => ['--data-checksums'], %params);
 	$node->append_conf('postgresql.conf', $settings);
+
+	# From 19 on there may be more I/O workers in a moment than those that a test
+	# has stopped.
+	$node->append_conf('postgresql.conf', "io_min_workers = 3\nio_max_workers = 3\n")
+	  if $node->pg_version =~ /^(19|[2-9]\d)/;
 	return $node;
 }
 
