@@ -67,13 +67,16 @@ log_is_clean($node, 'all of it');
 done_testing();
 
 
-# Other pages than those of the table are in shared_buffers from now on.
+# No page of the table is in shared_buffers from now on; one that somebody writes
+# just then can't be evicted.
 sub forget_pages
 {
-	$node->safe_psql('postgres',
-		q(SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache
-		   WHERE relfilenode = pg_relation_filenode('big');
-		  SELECT pg_ringctl_stats_reset()));
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->poll_query_until('postgres',
+		q(SELECT count(pg_buffercache_evict(bufferid)) = 0 FROM pg_buffercache
+		   WHERE relfilenode = pg_relation_filenode('big')))
+	  or die 'cannot evict the pages of the table';
+	$node->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
 }
 
 # So many scans of the table gave up what they had read ahead, if they tried,
