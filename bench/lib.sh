@@ -248,6 +248,19 @@ in_turn() {
 	done
 }
 
+# take_turns ROUNDS MEASURE "CONTENDER..." SETTING...: has the case `run SETTING... CONTENDER MEASURE`; each contender once
+# in each round.
+take_turns() {
+	local round contender contenders
+	read -ra contenders <<<"$3"
+	for ((round = 1; round <= $1; round++)); do
+		log "$MAJOR, $(printf '%s, ' "${@:4}")$2: ${#contenders[@]} contenders, round $round of $1"
+		for contender in $(in_turn "$round" "${contenders[@]}"); do
+			run "${@:4}" "$contender" "$2"
+		done
+	done
+}
+
 # forget: all that was recorded of $MAJOR, for a round that does not count.
 forget() {
 	RECORDED=()
