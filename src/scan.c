@@ -393,6 +393,15 @@ begin_pass(ScanReader *reader)
 	registry_start_clock(&reader->reader);
 }
 
+/* The stream goes on from where the scan is: what it had asked for is dropped. */
+static void
+restart_ring(ScanReader *reader)
+{
+	note_consumed(reader);
+	ring_drop_rest(reader->reader.ring);
+	ring_start(reader->reader.ring);
+}
+
 /* The scan turns round, in the middle. */
 static void
 turn(ScanReader *reader)
@@ -403,9 +412,7 @@ turn(ScanReader *reader)
 	ring_keep(reader->reader.ring, false, 0);
 	if (reader->changing)
 		request_change(reader);
-	note_consumed(reader);
-	ring_drop_rest(reader->reader.ring);
-	ring_start(reader->reader.ring);
+	restart_ring(reader);
 	registry_show(&reader->reader);
 	registry_start_clock(&reader->reader);
 }
@@ -836,10 +843,8 @@ change_depth(ScanReader *reader)
 	reader->changing = false;
 
 	oldcontext = MemoryContextSwitchTo(reader->node->state->es_query_cxt);
-	note_consumed(reader);
 	replace_stream(reader);
-	ring_drop_rest(reader->reader.ring);
-	ring_start(reader->reader.ring);
+	restart_ring(reader);
 	scan->rs_prefetch_block = scan->rs_cblock;
 	depth_changed(&reader->depth);
 	MemoryContextSwitchTo(oldcontext);
