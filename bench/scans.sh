@@ -33,6 +33,12 @@ escapes_since_start() {
 		"-c pg_ringctl.mode=off"
 }
 
+# What they were, as far as they are still there: block and reason.
+escapes_in_words() {
+	sql "SELECT string_agg(format('block %s of %s %s', relblocknumber, relname, reason), ', ' ORDER BY escaped_at)
+		FROM pg_ringctl_escapes" "-c pg_ringctl.mode=off"
+}
+
 empty_pool() {
 	restart
 	[ "$CACHE" = direct ] || drop_os_cache
