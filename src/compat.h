@@ -111,25 +111,40 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * How many buffers a stream over this relation may look ahead, one that does
- * maintenance or another, before a strategy limits it.  17 never looks further
- * than one read ahead where the access is sequential.
+ * How many reads a stream over this relation, one that does maintenance or
+ * another, may have under way at once; 17 does one after the other.
  */
 static inline int
-compat_lookahead_limit(Relation rel pg_attribute_unused(),
-					   bool maintenance pg_attribute_unused())
+compat_reads_at_once(Relation rel pg_attribute_unused(),
+					 bool maintenance pg_attribute_unused())
 {
 #if PG_VERSION_NUM >= 180000
 	Oid			space = rel->rd_rel->reltablespace;
-	int			ios = maintenance ? get_tablespace_maintenance_io_concurrency(space) :
-		get_tablespace_io_concurrency(space);
-	int64		limit = ((int64) ios + 1) * io_combine_limit;
 
+	return maintenance ? get_tablespace_maintenance_io_concurrency(space) :
+		get_tablespace_io_concurrency(space);
+#else
+	return 0;
+#endif
+}
+
+/*
+ * How many buffers it may look ahead, before a strategy limits it: one read
+ * more.  17 never looks further than one read ahead where the access is
+ * sequential.
+ */
+static inline int
+compat_lookahead_limit(Relation rel, bool maintenance)
+{
+	int64		limit = ((int64) compat_reads_at_once(rel, maintenance) + 1) * io_combine_limit;
+
+#if PG_VERSION_NUM >= 180000
 	limit = Min(limit, GetPinLimit());
 #else
-	uint32		limit = io_combine_limit;
+	uint32		pins = (uint32) limit;
 
-	LimitAdditionalPins(&limit);
+	LimitAdditionalPins(&pins);
+	limit = pins;
 #endif
 	return (int) Max(1, Min(limit, PG_INT16_MAX));
 }

@@ -158,8 +158,9 @@ first_buffers(void)
 /*
  * How many buffers such a ring looks ahead, 0 for no limit but the server's.
  * Where reads are not asynchronous, more than one read only wears out the CPU's
- * cache.  Else the server's limit is a read more than may be under way at once;
- * where these are many, that one is not worth its buffers.
+ * cache.  Else the server looks one read farther than may be under way at once,
+ * as far as it may pin so many buffers; where these reads are many, that one is
+ * not worth its buffers.
  */
 static int
 useful_lookahead(Relation rel, bool maintenance)
@@ -168,7 +169,9 @@ useful_lookahead(Relation rel, bool maintenance)
 
 	if (!compat_reads_are_asynchronous())
 		return io_combine_limit;
-	return limit > MANY_READS * io_combine_limit ? limit - io_combine_limit : 0;
+	if (limit <= MANY_READS * io_combine_limit)
+		return 0;
+	return Min(limit, compat_reads_at_once(rel, maintenance) * io_combine_limit);
 }
 
 /*

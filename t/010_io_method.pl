@@ -1,6 +1,7 @@
 # Claims: under every io_method that the server has, a scan of clean pages, the
 # first scan after a load and a scan that turns round return the right rows,
-# and nothing escapes from the ring.
+# and nothing escapes from the ring.  A ring that sizes itself looks ahead for as
+# many reads as may be under way.
 
 use strict;
 use warnings FATAL => 'all';
@@ -44,6 +45,7 @@ foreach my $method ($node->pg_version >= 18 ? qw(sync worker io_uring) : 'the on
 		scan_that_turns_round($method);
 		scan_of_everything_cached($method);
 		prewarm($method);
+		looks_ahead($method);
 	}
 }
 
@@ -175,4 +177,44 @@ SELECT blocks, blks_hit + blks_read, ring_buffers > 0, escapes
 			"$method, prewarm with $ring kB: nothing escapes");
 	}
 	nothing_is_pinned($node, $table, "$method, prewarm");
+}
+
+# How far a scan looks ahead with rings of these sizes, if so many reads may be
+# under way; by one block each.
+sub look_ahead
+{
+	my ($table, $reads, @rings) = @_;
+
+	return map {
+		$node->safe_psql(
+			'postgres', qq(
+SET io_combine_limit = 1;
+SET effective_io_concurrency = $reads;
+SET pg_ringctl.scan_ring = $_;
+SELECT look_ahead FROM pg_ringctl_resolve('$table')))
+	} @rings;
+}
+
+# The server looks one read farther than may be under way; that one only is left
+# out, and only where the server may pin so many buffers.
+sub looks_ahead
+{
+	my ($method) = @_;
+	my $table = table_of($method);
+
+	if ($node->pg_version < 18 || $method eq 'sync')
+	{
+		is((look_ahead($table, 12, -1))[0], 1, "$method: looks one read ahead");
+		return;
+	}
+
+	my ($most) = look_ahead($table, 1000, 2048);
+
+	cmp_ok($most, '>', 10, "$method: the server may pin $most buffers");
+	is_deeply([ look_ahead($table, $most - 2, 2048, -1) ],
+		[ $most - 1, $most - 2 ],
+		"$method: looks ahead for all reads that may be under way");
+	is_deeply([ look_ahead($table, $most + 2, 2048, -1) ],
+		[ $most, $most ],
+		"$method: looks ahead as far as the server may pin");
 }
