@@ -990,15 +990,25 @@ sizes_itself(const Ring *ring)
 }
 
 /*
- * May it grow because of pins?  Where it finds its own blocks, they are its
- * own, and it has room for these; where reads are shared, those of others are
- * meant to be, and each ring would hold what all of them hold.
+ * May it grow because of pins?  Where it alone finds its own blocks, these pins
+ * are its own, and it has room for them.
  */
 static inline bool
 can_step_aside(const Ring *ring)
 {
-	return sizes_itself(ring) && !ring->shared && !may_find_own_blocks(ring) &&
+	return sizes_itself(ring) && (ring->shared || !may_find_own_blocks(ring)) &&
 		ring->public->nbuffers < ring->options.capacity;
+}
+
+/*
+ * Even before it looks for a spare slot within the reach?  Where reads are
+ * shared, others are meant to pin what is in it, and each ring would come to
+ * hold what all of them hold: there it is the last resort.
+ */
+static inline bool
+had_better_step_aside(const Ring *ring)
+{
+	return !ring->shared && can_step_aside(ring);
 }
 
 /*
@@ -1031,10 +1041,10 @@ slot_is_plainly_fit(const Ring *ring, int slotno)
  * any.
  *
  * A pinned buffer is exchanged with an unpinned one from beyond the reach, so
- * that the next read does not come to it.  If there is none, and the ring can't
- * step aside, it is exchanged with one from farther away within the reach:
- * look-ahead then pins all the others, and leaves no room for a read that would
- * take more than the unpinned ones.
+ * that the next read does not come to it.  If there is none, and the ring had
+ * better not step aside, it is exchanged with one from farther away within the
+ * reach: look-ahead then pins all the others, and leaves no room for a read that
+ * would take more than the unpinned ones.
  */
 static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)
@@ -1083,7 +1093,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;
 
 		spare = spare_beyond(ring, spares);
-		if (spare < 0 && !can_step_aside(ring))
+		if (spare < 0 && !had_better_step_aside(ring))
 			spare = spare_within(ring, n, spares);
 		if (spare < 0)
 			return InvalidXLogRecPtr;	/* if the ring can't grow, it will
