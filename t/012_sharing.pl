@@ -100,6 +100,7 @@ my $observer = session($node);
 
 starts_where_another_is();
 in_step();
+all_pinned();
 cursors_in_turn($_) foreach (2, 4);
 while_another_is_held();
 all_at_once();
@@ -246,14 +247,14 @@ sub starts_where_another_is
 	nothing_is_pinned($node, 'started', $name);
 }
 
-# Two scans, each of which gets as far in front of the other as between two
-# gates, and then only one of them: every page is read once.
-sub in_step
+# Two scans of a new table, and two lanes with their gates, all closed but those
+# that the first scan has gone through; they stand at this one.  Returns the
+# sessions, their processes, those that hold the gates, and what waits until a
+# scan stands at a gate, and opens one.
+sub two_at_gate
 {
-	my $name = 'in step';
+	my ($table, $begin) = @_;
 	my $gates = $pages / 200;
-	my $begin = 10;
-	my $middle = 20;
 	my @sessions = map { session($node) } 0 .. 1;
 	my @pids = map { pid_of($_) } @sessions;
 	my @lanes = map { session($node) } 0 .. 1;
@@ -271,19 +272,32 @@ sub in_step
 		  ->query_safe('SELECT pg_advisory_unlock(' . ($lane + 3) . ", $gate)");
 	};
 
-	load_table($node, 'steps', $pages);
-	ask('VACUUM steps');		# nothing is dirty, so a ring may let go of it
-	evict('steps');
+	load_table($node, $table, $pages);
+	ask("VACUUM $table");		# nothing is dirty, so a ring may let go of it
+	evict($table);
 	foreach my $lane (0 .. 1)
 	{
 		$lanes[$lane]->query_safe('SELECT pg_advisory_lock('
 			  . ($lane + 3)
 			  . ", n) FROM generate_series(1, $gates) n");
 		start_query($sessions[$lane],
-			"SELECT $check FROM steps WHERE through_gates(id, $lane + 3)");
+			"SELECT $check FROM $table WHERE through_gates(id, $lane + 3)");
 		$open->(0, $_) foreach $lane == 0 ? (1 .. $begin - 1) : ();
 		$stands_at->($lane, $begin);
 	}
+	return (\@sessions, \@pids, \@lanes, $stands_at, $open);
+}
+
+# Two scans, each of which gets as far in front of the other as between two
+# gates, and then only one of them: every page is read once.
+sub in_step
+{
+	my $name = 'in step';
+	my $gates = $pages / 200;
+	my $begin = 10;
+	my $middle = 20;
+	my ($sessions, $pids, $lanes, $stands_at, $open) =
+	  two_at_gate('steps', $begin);
 
 	# The second one began a little before the gate.  They pass each other.
 	$open->(1, $begin);
@@ -295,7 +309,7 @@ sub in_step
 		$open->(1, $gate);
 		$stands_at->(1, $gate + 1);
 	}
-	my $grown = rings($pids[1], 'ring_buffers');
+	my $grown = rings($pids->[1], 'ring_buffers');
 	cmp_ok($grown, '>', 400, "$name: the ring keeps what is between two gates");
 
 	# The first one stays in front.
@@ -308,21 +322,21 @@ sub in_step
 		$open->(0, $gate + 1);
 		$stands_at->(0, $gate + 2) if $gate + 2 <= $gates;
 	}
-	cmp_ok(rings($pids[1], 'ring_buffers'),
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
 		'<', $grown / 4, "$name: one that follows gets a small ring");
 	$open->(1, $gates - 1);
 	$stands_at->(1, $gates);
 	$open->(0, $gates);
-	ends_complete($sessions[0], "$name, the first");
+	ends_complete($sessions->[0], "$name, the first");
 
 	# The other one goes on alone, to where it has begun.
 	$open->(1, $_) foreach (1 .. $begin - 2, $gates);
 	$stands_at->(1, $begin - 1);
-	cmp_ok(rings($pids[1], 'ring_buffers'),
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
 		'<', $grown / 2, "$name: the last one's ring stays small");
 	$open->(1, $begin - 1);
-	ends_complete($sessions[1], "$name, the second");
-	$_->quit foreach @lanes;
+	ends_complete($sessions->[1], "$name, the second");
+	$_->quit foreach @$lanes;
 
 	is( counters(
 			$node,
@@ -332,6 +346,60 @@ sub in_step
 		'2|' . 2 * $pages . '|t|t|0|0',
 		"$name: one has read for both");
 	nothing_is_pinned($node, 'steps', $name);
+}
+
+# What is in a ring that is shared may be pinned by others, all of it: then it
+# grows, rather than leave anything behind.
+sub all_pinned
+{
+	my $name = 'all pinned';
+	my $gates = $pages / 200;
+	my $begin = 10;
+	my $middle = 14;
+	my ($sessions, $pids, $lanes, $stands_at, $open) =
+	  two_at_gate('pinned', $begin);
+
+	$open->(1, $begin);
+	$stands_at->(1, $begin + 1);
+	foreach my $gate ($begin + 1 .. $middle)
+	{
+		$open->(0, $gate - 1);
+		$stands_at->(0, $gate);
+		$open->(1, $gate);
+		$stands_at->(1, $gate + 1);
+	}
+
+	# A cursor keeps the page of its row pinned.
+	my @before = map { rings($_, 'ring_buffers') } @$pids;
+	my $pinner = session($node);
+	my @blocks = split /\n/, ask(q(
+SELECT relblocknumber FROM pg_buffercache
+ WHERE relfilenode = pg_relation_filenode('pinned') AND relforknumber = 0));
+	$pinner->query_safe(
+		join(';', 'BEGIN',
+			map {
+				"DECLARE c$_ CURSOR FOR SELECT FROM pinned WHERE ctid = '($_,1)'; FETCH 1 FROM c$_"
+			} @blocks));
+	cmp_ok(@blocks, '>=', $before[0] + $before[1] - 2 * 16,
+		"$name: these are all there are");
+	$open->(0, $middle);
+	$stands_at->(0, $middle + 1);
+	$open->(1, $middle + 1);
+	$stands_at->(1, $middle + 2);
+	my @after = map { rings($_, 'ring_buffers') } @$pids;
+	cmp_ok($after[0] + $after[1],
+		'>', $before[0] + $before[1],
+		"$name: a ring grows");
+	$pinner->quit;
+
+	$open->(0, $_) foreach ($middle + 1 .. $gates);
+	$open->(1, $_) foreach (1 .. $begin - 1, $middle + 2 .. $gates);
+	ends_complete($sessions->[$_], "$name, scan $_") foreach 0 .. 1;
+	$_->quit foreach @$lanes;
+	is( counters($node, 'pinned', 'scans, blocks, escapes_pinned'),
+		'2|' . 2 * $pages . '|0',
+		"$name: nothing stays behind");
+	nothing_is_pinned($node, 'pinned', $name);
 }
 
 # Cursors that stop and go on, and begin one after the other.
