@@ -247,13 +247,14 @@ sub starts_where_another_is
 	nothing_is_pinned($node, 'started', $name);
 }
 
-# Two scans of a new table, and two lanes with their gates, all closed but those
-# that the first scan has gone through; they stand at this one.  Returns the
-# sessions, their processes, those that hold the gates, and what waits until a
-# scan stands at a gate, and opens one.
-sub two_at_gate
+# Two scans of a new table, each with a lane of gates, all closed but those that
+# it has gone through.  They come to the first of these gates and pass each other
+# at each one up to the second, behind which the second scan stands then.  Returns
+# the sessions, their processes, those that hold the gates, and what waits until
+# a scan stands at a gate, and opens one.
+sub two_in_step
 {
-	my ($table, $begin) = @_;
+	my ($table, $begin, $middle) = @_;
 	my $gates = $pages / 200;
 	my @sessions = map { session($node) } 0 .. 1;
 	my @pids = map { pid_of($_) } @sessions;
@@ -285,6 +286,17 @@ sub two_at_gate
 		$open->(0, $_) foreach $lane == 0 ? (1 .. $begin - 1) : ();
 		$stands_at->($lane, $begin);
 	}
+
+	# The second one began a little before the gate.  They pass each other.
+	$open->(1, $begin);
+	$stands_at->(1, $begin + 1);
+	foreach my $gate ($begin + 1 .. $middle)
+	{
+		$open->(0, $gate - 1);
+		$stands_at->(0, $gate);
+		$open->(1, $gate);
+		$stands_at->(1, $gate + 1);
+	}
 	return (\@sessions, \@pids, \@lanes, $stands_at, $open);
 }
 
@@ -297,18 +309,7 @@ sub in_step
 	my $begin = 10;
 	my $middle = 20;
 	my ($sessions, $pids, $lanes, $stands_at, $open) =
-	  two_at_gate('steps', $begin);
-
-	# The second one began a little before the gate.  They pass each other.
-	$open->(1, $begin);
-	$stands_at->(1, $begin + 1);
-	foreach my $gate ($begin + 1 .. $middle)
-	{
-		$open->(0, $gate - 1);
-		$stands_at->(0, $gate);
-		$open->(1, $gate);
-		$stands_at->(1, $gate + 1);
-	}
+	  two_in_step('steps', $begin, $middle);
 	my $grown = rings($pids->[1], 'ring_buffers');
 	cmp_ok($grown, '>', 400, "$name: the ring keeps what is between two gates");
 
@@ -357,17 +358,7 @@ sub all_pinned
 	my $begin = 10;
 	my $middle = 14;
 	my ($sessions, $pids, $lanes, $stands_at, $open) =
-	  two_at_gate('pinned', $begin);
-
-	$open->(1, $begin);
-	$stands_at->(1, $begin + 1);
-	foreach my $gate ($begin + 1 .. $middle)
-	{
-		$open->(0, $gate - 1);
-		$stands_at->(0, $gate);
-		$open->(1, $gate);
-		$stands_at->(1, $gate + 1);
-	}
+	  two_in_step('pinned', $begin, $middle);
 
 	# A cursor keeps the page of its row pinned.
 	my @before = map { rings($_, 'ring_buffers') } @$pids;
