@@ -177,7 +177,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_reset(oid, oid) IS
-'reset the statistics of a relation, of a database, or all (0 stands for any)';
+'reset the statistics of a relation, of a database, or all (0 stands for any); OIDs of relations may be the same in several databases';
 
 --
 -- live rings
@@ -236,7 +236,7 @@ COMMENT ON COLUMN pg_ringctl_rings.datname IS 'name of the database';
 COMMENT ON COLUMN pg_ringctl_rings.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_rings.kind IS 'kind of reader: seqscan or prewarm';
-COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: threshold (none, the relation is too small), server, scan_ring, chosen, argument (of a function) or max_ring (capped)';
+COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: threshold (none, the relation is too small), server, policy, scan_ring, chosen, argument (of a function) or max_ring (capped)';
 COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if it reads without one';
 COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers; 0 if it reads without one';
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
@@ -349,13 +349,13 @@ COMMENT ON FUNCTION pg_ringctl_pollution() IS
 CREATE VIEW pg_ringctl_pollution AS
     SELECT p.reldatabase AS datid, d.datname, c.oid AS relid, c.relname,
            p.relfilenode, p.buffers, p.in_ring, p.escaped, p.dirty,
-           p.buffers::double precision / s.setting::bigint AS share
+           p.buffers::double precision / s.setting::double precision AS share
       FROM pg_ringctl_pollution() p
            CROSS JOIN (SELECT setting FROM pg_catalog.pg_settings
                         WHERE name = 'shared_buffers') s
            LEFT JOIN pg_catalog.pg_database d ON d.oid = p.reldatabase
            LEFT JOIN pg_catalog.pg_class c
-                  ON c.oid = CASE WHEN p.reldatabase = 0 OR
+                  ON c.oid = CASE WHEN p.reldatabase = 0::pg_catalog.oid OR
                                        d.datname = pg_catalog.current_database()
                                   THEN pg_catalog.pg_filenode_relation(p.reltablespace, p.relfilenode)
                              END;
@@ -491,7 +491,8 @@ COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'what pg_ringctl.dirty_page
 CREATE FUNCTION pg_ringctl_drop_all_policies() RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
-    SELECT count(*) FILTER (WHERE pg_ringctl_drop_policy(relid)) FROM pg_ringctl_policies;
+    SELECT count(*) FILTER (WHERE pg_ringctl_drop_policy(relid::pg_catalog.regclass))
+      FROM pg_ringctl_policies;
 END;
 
 COMMENT ON FUNCTION pg_ringctl_drop_all_policies() IS

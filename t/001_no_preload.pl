@@ -2,6 +2,7 @@
 # a running cluster works for the session that runs it, session_preload_libraries
 # of a database for every session that comes after, and so do the database's
 # settings: "observe" only counts what the server does, RESET takes control.
+# What others have made in the schema before, CREATE EXTENSION does not use.
 
 use strict;
 use warnings FATAL => 'all';
@@ -27,6 +28,8 @@ session_preload_libraries_of_a_database();
 other_databases_are_left_alone();
 observe_for_a_database();
 control_after_reset();
+one_library_of_several();
+what_others_have_planted();
 rows_add_up($node, 'at the end');
 
 $early->quit;
@@ -128,4 +131,41 @@ sub control_after_reset
 		$sum, 'a scan that is controlled');
 	is(counters($node, 'reset', 'scans, blocks, escapes_dirty'),
 		"1|$pages|0", 'leaves none');
+}
+
+sub one_library_of_several
+{
+	$node->safe_psql('postgres',
+		"ALTER DATABASE other SET session_preload_libraries = 'pg_buffercache', 'pg_ringctl'"
+	);
+	is( $node->safe_psql(
+			'other', 'SELECT sum(id) FROM elsewhere; SHOW pg_ringctl.mode'),
+		"$sum\ncontrol",
+		'a scan in a session that preloads two libraries');
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT scans FROM pg_ringctl_stats WHERE datname = 'other'"),
+		'2',
+		'is counted');
+}
+
+# Who may create in the schema before the extension is there could wait with
+# what fits better than what it means.
+sub what_others_have_planted
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE planted');
+	$node->safe_psql(
+		'planted', q(
+CREATE FUNCTION pg_ringctl_drop_policy(oid) RETURNS boolean LANGUAGE sql RETURN false;
+CREATE FUNCTION planted(oid, integer) RETURNS boolean LANGUAGE sql RETURN false;
+CREATE FUNCTION planted(double precision, bigint) RETURNS double precision LANGUAGE sql RETURN 0;
+CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = integer, FUNCTION = planted);
+CREATE OPERATOR / (LEFTARG = double precision, RIGHTARG = bigint, FUNCTION = planted);
+CREATE EXTENSION pg_ringctl;
+DROP FUNCTION pg_ringctl_drop_policy(oid);
+DROP OPERATOR = (oid, integer);
+DROP OPERATOR / (double precision, bigint)));
+	is( $node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
+		'0',
+		'nothing of what was planted is used');
 }
