@@ -16,6 +16,7 @@
 #include "access/parallel.h"
 #include "compat.h"
 #include "depth.h"
+#include "enabled.h"
 #include "load.h"
 #include "miscadmin.h"
 #include "params.h"
@@ -41,16 +42,26 @@ typedef struct Load
 {
 	ReadStreamBlockNumberCB next_block; /* the caller's callback */
 	void	   *next_block_arg;
+	Ring	   *ring;
+	EnabledMark enabled;
 	Depth		depth;			/* how far the stream looks ahead */
 	bool		changes;		/* another one shall take its place */
 } Load;
 
-/* The stream's callback.  If another one shall take its place, it ends first. */
+/*
+ * The stream's callback.  If another one shall take its place, it ends first.  If
+ * the kill switch is thrown, it goes on as one of the server's would.
+ */
 static BlockNumber
 next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
 {
 	Load	   *load = (Load *) arg;
 
+	if (unlikely(!enabled_still(&load->enabled)))
+	{
+		depth_settle(&load->depth);
+		ring_let_go(load->ring);
+	}
 	load->changes = depth_changes(&load->depth);
 	if (load->changes)
 		return InvalidBlockNumber;
@@ -98,7 +109,8 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 	else
 		reader->scans = 1;
 	registry_begin_reader(reader, READER_PREWARM, RelationGetRelid(rel), options);
-	ring = reader->ring;
+	ring = load.ring = reader->ring;
+	enabled_mark(&load.enabled);
 	registry_start_pass(reader, blocks_total);
 
 	depth_begin(&load.depth, ring, blocks_total);

@@ -1,6 +1,6 @@
 # Claims: pg_ringctl.enabled = off and a reload reach every session: scans that
-# run let their ring go, new ones get none, and prewarm refuses one.  On again,
-# all is as before.
+# run let their ring go, and so does a prewarm; new ones get none, and prewarm
+# refuses one.  On again, all is as before.
 #
 # How a ring that was let go shows: every page of a table that is scanned the
 # first time after its load is dirty and needs WAL flushed before its buffer
@@ -37,6 +37,7 @@ query_that_runs();
 query_that_hears_of_it_from_another_session();
 cursor_that_missed_off_and_on();
 files_that_cannot_be_loaded();
+prewarm_that_runs();
 new_scans_get_no_ring();
 prewarm_gets_no_ring();
 on_again();
@@ -211,6 +212,38 @@ sub files_that_cannot_be_loaded
 	print $file $conf;
 	close($file);
 	switch('on');
+}
+
+# A ring that is kept passes to the session's next one, with all its buffers; one
+# that was let go does not, and the next has to be filled again.
+sub prewarm_that_runs
+{
+	my $session = session_with($node, %with_library);
+	my $pid = pid_of($session);
+	my $prewarm = q(SELECT (pg_ringctl_prewarm('prewarmed', 128)).blocks);
+
+	load_table($node, 'prewarmed', $pages);
+	$session->query_safe($prewarm);
+	foreach my $to (qw(on off))
+	{
+		my $gate = close_gate($node);
+
+		start_query($session,
+			"$prewarm FROM generate_series(1, 1) i WHERE through_gate(i, 1)");
+		wait_at_gate($node, $pid);
+		switch($to);
+		open_gate($gate);
+		is(finish_query($session), $pages,
+			"running prewarm, $to: reads all that it was to read");
+		switch('on');
+		$session->query_safe($prewarm);
+		is( counters($node, 'prewarmed', 'fills', 'prewarm'),
+			$to eq 'on' ? '16' : '32',
+			"running prewarm, $to: its ring is "
+			  . ($to eq 'on' ? 'kept' : 'let go'));
+	}
+	$session->quit;
+	rows_add_up($node, 'running prewarm');
 }
 
 sub new_scans_get_no_ring
