@@ -429,6 +429,7 @@ open_table(Oid relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
+	relations_check_present(rel);
 	return rel;
 }
 

@@ -27,6 +27,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "parts.h"
+#include "relations.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
@@ -136,6 +137,10 @@ add_member(List *parts, Oid relid, int kinds)
 	if (member->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
 		ereport(NOTICE,
 				(errmsg("skipping \"%s\" --- cannot prewarm foreign tables",
+						RelationGetRelationName(member))));
+	else if (relations_absent(member))
+		ereport(NOTICE,
+				(errmsg("skipping \"%s\" --- cannot access temporary or unlogged relations during recovery",
 						RelationGetRelationName(member))));
 	else if (RELKIND_HAS_STORAGE(member->rd_rel->relkind))
 		parts = add_table(parts, member, kinds);

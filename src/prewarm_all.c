@@ -51,6 +51,7 @@ get_parts(Oid relid, int kinds, PrewarmOptions *options)
 
 	relations_open_to_read(&open, relid);
 	check_table(open.rel);
+	relations_check_present(open.rel);
 	relations_check_buffers(open.rel, options->ring_kb != 0);
 	prewarm_adapt_options(options, open.rel);
 	parts = parts_list(open.rel, kinds);

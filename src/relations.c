@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/xlog.h"
 #include "catalog/index.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
@@ -114,6 +115,29 @@ relations_check_buffers(Relation rel, bool ring)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot read a temporary relation through a ring"),
 				 errdetail("Temporary relations are not in shared buffers.")));
+}
+
+/*
+ * relations_absent
+ *		Is this a standby, where the relation has nothing that can be read?
+ */
+bool
+relations_absent(Relation rel)
+{
+	return !RelationIsPermanent(rel) && RecoveryInProgress();
+}
+
+/*
+ * relations_check_present
+ *		Raise an error if the relation has nothing that can be read here.
+ */
+void
+relations_check_present(Relation rel)
+{
+	if (relations_absent(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary or unlogged relations during recovery")));
 }
 
 /*

@@ -24,6 +24,8 @@ typedef struct OpenRelation
 extern Relation relations_open(Oid relid, LOCKMODE lockmode);
 extern void relations_open_to_read(OpenRelation *open, Oid relid);
 extern bool relations_try_open(OpenRelation *open, Oid relid, Oid table);
+extern bool relations_absent(Relation rel);
+extern void relations_check_present(Relation rel);
 extern void relations_check_buffers(Relation rel, bool ring);
 extern void relations_check_storage(Relation rel, ForkNumber forknum, bool ring);
 extern void relations_close(OpenRelation *open);

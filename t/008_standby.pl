@@ -24,6 +24,7 @@ first_scan_after_load();
 first_scan_after_restart();
 counters_are_its_own();
 prewarm();
+unlogged_tables();
 ended_by_recovery();
 promote_with_an_open_cursor();
 
@@ -122,6 +123,37 @@ SELECT blocks, blocks = blks_hit + blks_read, ring_buffers, escapes
 		'prewarm without a ring on the standby');
 	is(counters($standby, 'fresh', 'scans, blocks', 'prewarm'),
 		'2|' . ($pages + 100), 'both are counted');
+}
+
+# They have nothing there that could be read.
+sub unlogged_tables
+{
+	my $session = session($standby);
+	my $refused =
+	  qr/ERROR:  cannot access temporary or unlogged relations during recovery/;
+
+	$primary->safe_psql(
+		'postgres', q(
+CREATE UNLOGGED TABLE unlogged (id int);
+CREATE TABLE mixed (id int) PARTITION BY RANGE (id);
+CREATE UNLOGGED TABLE mixed_1 PARTITION OF mixed FOR VALUES FROM (1) TO (2);
+CREATE TABLE mixed_2 PARTITION OF mixed FOR VALUES FROM (2) TO (3);
+INSERT INTO mixed VALUES (1), (2)));
+	$primary->wait_for_replay_catchup($standby);
+	fails($session, $_, $refused, "standby: refused: $_")
+	  foreach (
+		q(SELECT * FROM pg_ringctl_prewarm_all('unlogged')),
+		q(SELECT * FROM pg_ringctl_resolve('unlogged')));
+	is( $session->query(
+			q(SELECT relation, blocks FROM pg_ringctl_prewarm_all('mixed'))),
+		'mixed_2|1',
+		'standby: the leaf that is there is read');
+	like(
+		$session->{stderr},
+		qr/NOTICE:  skipping "mixed_1" --- cannot access temporary or unlogged/,
+		'standby: and the other one skipped');
+	$session->{stderr} = '';
+	$session->quit;
 }
 
 # The table is dropped under a cursor, and recovery does not wait for its end.
