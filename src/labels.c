@@ -55,7 +55,6 @@
 #include "labels.h"
 #include "miscadmin.h"
 #include "relations.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -420,13 +419,14 @@ labels_policy(Oid relid)
 
 /*
  * Set a relation's label, or with NULL drop it, as SECURITY LABEL does.  The
- * lock is kept until the transaction ends.
+ * lock is kept until the transaction ends.  Returns whether it had one.
  */
-static void
+static bool
 set_label(Oid relid, const char *label)
 {
 	ObjectAddress object;
 	Relation	rel;
+	bool		had_label;
 
 	PreventCommandIfReadOnly("SECURITY LABEL");
 	rel = relations_open(relid, ShareUpdateExclusiveLock);
@@ -443,8 +443,10 @@ set_label(Oid relid, const char *label)
 
 	ObjectAddressSet(object, RelationRelationId, relid);
 	check_label(&object, label);
+	had_label = GetSecurityLabel(&object, PROVIDER) != NULL;
 	SetSecurityLabel(&object, PROVIDER, label);
 	relation_close(rel, NoLock);
+	return had_label;
 }
 
 /*
@@ -468,7 +470,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 		settings.values[i] = PG_ARGISNULL(i + 1) ? NULL :
 			text_to_cstring(PG_GETARG_TEXT_PP(i + 1));
 	check_values(&settings);
-	set_label(PG_GETARG_OID(0), write_policy(&settings));
+	(void) set_label(PG_GETARG_OID(0), write_policy(&settings));
 	PG_RETURN_VOID();
 }
 
@@ -480,15 +482,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 Datum
 pg_ringctl_drop_policy(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
-	ObjectAddress object;
-	bool		had_policy;
-
-	LockRelationOid(relid, ShareUpdateExclusiveLock);
-	ObjectAddressSet(object, RelationRelationId, relid);
-	had_policy = GetSecurityLabel(&object, PROVIDER) != NULL;
-	set_label(relid, NULL);
-	PG_RETURN_BOOL(had_policy);
+	PG_RETURN_BOOL(set_label(PG_GETARG_OID(0), NULL));
 }
 
 /*
