@@ -47,6 +47,9 @@ EXTRA_CLEAN = tmp_check
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+ifeq ($(wildcard $(PGXS)),)
+$(error the development files of a server are needed: there are none where $(PG_CONFIG) --pgxs says. Install them, or name another PG_CONFIG)
+endif
 include $(PGXS)
 
 ifneq ($(shell test "$(MAJORVERSION)" -ge 17 && echo yes),yes)
