@@ -212,7 +212,7 @@ make_shared(void)
 static void
 free_retired(void)
 {
-	if (!DsaPointerIsValid(my_place->retired) ||
+	if (my_place == NULL || !DsaPointerIsValid(my_place->retired) ||
 		!LWLockConditionalAcquire(&my_place->lock, LW_EXCLUSIVE))
 		return;
 	while (DsaPointerIsValid(my_place->retired))

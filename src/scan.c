@@ -527,7 +527,7 @@ may_share(ScanReader *reader)
 	bool		first = !reader->begun;
 
 	reader->begun = true;
-	return first && param_share_scans && shared_attached() &&
+	return first && param_share_scans &&
 		ring_options(reader->reader.ring)->window > 0 &&
 		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
 		ScanDirectionIsForward(scan->rs_dir) &&

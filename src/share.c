@@ -80,11 +80,12 @@
 
 /*
  * What a scan may wait at first, before it has run for long: most of what it
- * will take at least, at some microseconds a block.  All that begin together
- * begin slowly.
+ * will take at least, at some microseconds a block; but not so much that it
+ * matters to one that ends early.  All that begin together begin slowly.
  */
 #define CREDIT_MS		100
 #define CREDIT_MS_PER_BLOCK	0.002
+#define MAX_CREDIT_MS	1000
 
 /* Who is farther in front than so many blocks waits. */
 #define MAX_APART(window)	((uint64) (window) * 5 / 16)
@@ -191,7 +192,6 @@ level_of(Member *member)
 {
 	return pg_atomic_read_u32(&member->level);
 }
-
 
 static double
 milliseconds_since(instr_time then)
@@ -340,7 +340,7 @@ add_member(const RelFileLocator *locator)
  * share_join
  *		A scan of the relation, which has nblocks blocks, begins; returns its
  *		part, palloc'd in the current memory context, or NULL if there is no
- *		room for one more.
+ *		room for one more, or this process has not got all that is shared.
  *
  * window: how many blocks back this scan can keep for others.  parallel: this is
  * one of the processes of a parallel scan.  start: where it would begin; if
@@ -350,12 +350,16 @@ ShareScan *
 share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		   BlockNumber start, bool may_move)
 {
-	ShareScan  *scan = palloc0(sizeof(ShareScan));
+	ShareScan  *scan;
 	const RelFileLocator *locator = &rel->rd_locator;
 	Member	   *to_follow = NULL;
 	Member	   *member;
 	uint64		first_v = start;
 	BlockNumber first_block = start;
+
+	if (share == NULL)
+		return NULL;
+	scan = palloc0(sizeof(ShareScan));
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	if (may_move)
@@ -447,9 +451,9 @@ static bool
 is_out_of_patience(const ShareScan *scan)
 {
 	double		ran = milliseconds_since(scan->began) - scan->waited_ms;
+	double		credit = CREDIT_MS_PER_BLOCK * scan->member->nblocks;
 
-	double		credit = Max(CREDIT_MS, CREDIT_MS_PER_BLOCK * scan->member->nblocks);
-
+	credit = Max(CREDIT_MS, Min(credit, MAX_CREDIT_MS));
 	return milliseconds_since(scan->rear_moved) > PATIENCE_MS ||
 		scan->waited_ms > credit + WORTH_WAITING * ran;
 }

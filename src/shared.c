@@ -107,13 +107,6 @@ shared_attach(void)
 	MemoryContextSwitchTo(oldcontext);
 }
 
-/* Is this process attached? */
-bool
-shared_attached(void)
-{
-	return shared != NULL;
-}
-
 /* The area that all parts are in, and the tranche of their locks. */
 dsa_area *
 shared_area(void)

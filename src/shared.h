@@ -29,7 +29,6 @@ typedef enum SharedPart
 typedef void (*SharedInit) (void *part);
 
 extern void shared_attach(void);
-extern bool shared_attached(void);
 extern dsa_area *shared_area(void);
 extern int	shared_tranche(void);
 extern void *shared_part(SharedPart which, Size size, SharedInit init);
