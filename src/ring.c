@@ -505,6 +505,7 @@ slot_ahead(const Ring *ring, int n)
 {
 	int			slot = ring->public->current + n;
 
+	Assert(n <= ring->public->nbuffers);
 	return slot >= ring->public->nbuffers ? slot - ring->public->nbuffers : slot;
 }
 
@@ -1227,7 +1228,8 @@ ring_count_sharing(Ring *ring, int64 waited_us)
  * flush of WAL.  Where reads are shared, what other scans have still to come to
  * is kept, too, and a whole read, because they pin some of it; but only what
  * this ring has read itself is in its slots: the others keep what they have
- * read.
+ * read.  Never less than it began with, nor than one read takes, which is more
+ * if io_combine_limit was raised since.
  */
 static int
 buffers_needed(const Ring *ring)
@@ -1239,7 +1241,7 @@ buffers_needed(const Ring *ring)
 		needed = ring->reach +
 			reads_among_last(ring, Max(ahead, ring->behind + KEEP_MORE));
 	needed += ring->options.headroom + ring->flush_room;
-	needed = Max(needed, ring->options.nbuffers);
+	needed = Max(needed, Max(ring->options.nbuffers, ring->reach));
 	return (int) Min(needed, ring->options.capacity);
 }
 
@@ -1736,7 +1738,9 @@ make_room_to_lend(int nbuffers)
 		RingSlot   *slots;
 
 		capacity = Max(capacity, 2 * lent.capacity);
-		slots = MemoryContextAlloc(ring_context, capacity * sizeof(RingSlot));
+		slots = MemoryContextAllocExtended(ring_context,
+										   (Size) capacity * sizeof(RingSlot),
+										   MCXT_ALLOC_HUGE);
 		if (lent.slots != NULL)
 		{
 			memcpy(slots, lent.slots, lent.count * sizeof(RingSlot));

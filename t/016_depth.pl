@@ -58,6 +58,7 @@ scan_from_the_middle();
 scan_that_turns_round();
 scan_again();
 scan_that_fails();
+scan_whose_reads_become_larger();
 scan_of_pages_without_rows();
 prewarm(0);
 prewarm(2);
@@ -202,6 +203,27 @@ sub scan_that_fails
 		rows_add_up($node, "error at row $row");
 	}
 	$session->quit;
+}
+
+# The stream that takes over may read more at once than the ring had room for.
+sub scan_whose_reads_become_larger
+{
+	my $session = session($node);
+
+	forget_pages();
+	$session->query_safe(
+		q(SET io_combine_limit = 1;
+		  BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 3500 FROM c;
+		  SET io_combine_limit = 16));
+	is($session->query_safe('MOVE 40000 FROM c; FETCH 2 FROM c'),
+		"43501\n43502", 'larger reads: the right rows');
+	is( $session->query_safe('MOVE FORWARD ALL FROM c; FETCH BACKWARD 1 FROM c; COMMIT'),
+		$pages, 'larger reads: to the end');
+	$session->quit;
+	is( counters($node, 'big', 'escapes_pinned + escapes_dirty + escapes_adopted'),
+		'0', 'larger reads: nothing escapes');
+	rows_add_up($node, 'larger reads');
+	nothing_is_pinned($node, 'big', 'larger reads');
 }
 
 # The stream can only be exchanged between two rows.
