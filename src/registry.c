@@ -299,31 +299,44 @@ add_counts(StatsCounters *sum, const Reader *reader, TimestampTz now)
 	sum->last_scan = now;
 }
 
+/* Add to a row, and unlock it. */
+static void
+add_to_row(SharedRow *row, const Reader *reader)
+{
+	add_counts(&row->row.counters, reader, GetCurrentTimestamp());
+	row->used = tick();
+	dshash_release_lock(rows, row);
+}
+
+/* A reader has ended: its row gets its counts, or if that had to go, another. */
+static void
+report_end(void *arg)
+{
+	const Reader *reader = arg;
+
+	add_to_row(find_or_add_row(&reader->key), reader);
+}
+
+/* A reader has failed: there is no memory for another row now. */
+static void
+report_failure(void *arg)
+{
+	const Reader *reader = arg;
+	SharedRow  *row = dshash_find(rows, &reader->key, true);
+
+	if (row != NULL)
+		add_to_row(row, reader);
+}
+
 /* Report what the reader counted, and free its ring and itself. */
 static void
 finish_reader(Reader *reader, bool failed)
 {
-	SharedRow  *row = NULL;
-	TimestampTz now = GetCurrentTimestamp();
-
 	registry_stop_clock(reader);
 	ring_close(reader->ring);
 
 	if (param_track && rows != NULL)
-	{
-		row = dshash_find(rows, &reader->key, true);
-		if (row == NULL && !failed)
-		{
-			shared_try(prepare, &reader->key);
-			row = dshash_find(rows, &reader->key, true);
-		}
-	}
-	if (row != NULL)
-	{
-		add_counts(&row->row.counters, reader, now);
-		row->used = tick();
-		dshash_release_lock(rows, row);
-	}
+		shared_try(failed ? report_failure : report_end, reader);
 	if (reader->finished && !failed)
 		reader->finished(reader);
 
@@ -471,6 +484,27 @@ reader_failed(Datum res)
 	finish_reader(reader, true);
 }
 
+/* Scans of a relation. */
+typedef struct ScanCount
+{
+	StatsKey	key;
+	int64		scans;
+} ScanCount;
+
+static void
+add_scans(void *arg)
+{
+	const ScanCount *count = arg;
+	SharedRow  *row;
+
+	registry_attach();
+	row = find_or_add_row(&count->key);
+	row->row.counters.scans += count->scans;
+	row->row.counters.last_scan = GetCurrentTimestamp();
+	row->used = tick();
+	dshash_release_lock(rows, row);
+}
+
 /*
  * registry_count_scans
  *		Count scans of a relation that had no reader in this process.
@@ -478,20 +512,10 @@ reader_failed(Datum res)
 void
 registry_count_scans(ReaderKind kind, Oid relid, int64 scans)
 {
-	StatsKey	key = {MyDatabaseId, relid, kind};
-	SharedRow  *row;
+	ScanCount	count = {{MyDatabaseId, relid, kind}, scans};
 
-	shared_try(prepare, &key);
-	if (!param_track || rows == NULL)
-		return;
-
-	row = dshash_find(rows, &key, true);
-	if (row != NULL)
-	{
-		row->row.counters.scans += scans;
-		row->row.counters.last_scan = GetCurrentTimestamp();
-		dshash_release_lock(rows, row);
-	}
+	if (param_track)
+		shared_try(add_scans, &count);
 }
 
 /*
