@@ -168,10 +168,10 @@ live_attach(void)
 		LiveRing   *ring = dsa_get_address(shared_area(), p);
 
 		make_room_to_leave();
-		nrings++;
-		put_unused(ring);
 		ring->local_slots = DsaPointerIsValid(ring->slots) ?
 			dsa_get_address(shared_area(), ring->slots) : NULL;
+		nrings++;
+		put_unused(ring);
 		p = ring->next;
 	}
 	pg_atomic_write_u32(&my_place->pid, MyProcPid);

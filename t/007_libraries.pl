@@ -6,7 +6,6 @@
 use strict;
 use warnings FATAL => 'all';
 
-use File::Copy;
 use FindBin;
 use lib $FindBin::RealBin;
 
@@ -15,7 +14,6 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use RingctlTest;
 
-my $source = "$FindBin::RealBin/..";
 my $pages = 4000;
 my $middle = $pages / 2;
 my $sum = sum_to($pages);
@@ -69,45 +67,6 @@ sub drop_extension_in_the_middle_of_a_scan
 	is(counters($node, 'dropped', 'scans'),
 		'3', 'CREATE EXTENSION again: and counts');
 	$session->quit;
-}
-
-# The reason why there can be no other library here, if there is one.
-sub why_not_compile
-{
-	my ($out, $err, $cc, $makefile);
-
-	return "there is no pg_config to compile with"
-	  if !eval { IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc, '2>', \$err) };
-	IPC::Run::run([ 'pg_config', '--pgxs' ], '>', \$makefile, '2>', \$err);
-	chomp($cc, $makefile);
-	return "there are no server headers and makefiles" if !-e $makefile;
-	return "there is no make"
-	  if !eval { IPC::Run::run([ 'make', '--version' ], '>', \$out, '2>', \$err) };
-	return "there is no compiler"
-	  if !eval { IPC::Run::run([ split(' ', $cc), '--version' ], '>', \$out, '2>', \$err) };
-	return;
-}
-
-# Compile the library with these flags; returns its path, without the suffix.
-sub compile
-{
-	my ($cppflags) = @_;
-	my $dir = PostgreSQL::Test::Utils::tempdir;
-	local %ENV = %ENV;
-
-	# what an outer make has left there
-	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
-
-	mkdir "$dir/src" or die "cannot create $dir/src: $!";
-	foreach my $path (map { glob("$source/$_") } 'Makefile',
-		'*.c', '*.sql', '*.control', 'src/*.[ch]')
-	{
-		my $in = $path =~ m{/src/[^/]+$} ? "$dir/src" : $dir;
-		copy($path, $in) or die "cannot copy $path: $!";
-	}
-	system_or_bail('make', '-s', '-C', $dir, 'PG_CONFIG=pg_config',
-		'with_llvm=no', "PG_CPPFLAGS=$cppflags", 'all');
-	return "$dir/pg_ringctl";
 }
 
 # A function of the extension, of another library, with another name.

@@ -7,6 +7,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use File::Basename;
+use File::Copy;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,6 +32,8 @@ our @EXPORT = qw(
   rows_add_up
   nothing_is_pinned
   log_is_clean
+  why_not_compile
+  compile
 );
 
 # Shared buffers are small, so that small tables are big: above 512 pages a
@@ -260,6 +264,46 @@ sub log_is_clean
 		slurp_file($node->logfile),
 		qr/WARNING: |PANIC: |TRAP: |resource was not closed|was terminated by signal/,
 		"$name: nothing suspicious in the server's log");
+}
+
+# The reason why there can be no other library here, if there is one.
+sub why_not_compile
+{
+	my ($out, $err, $cc, $makefile);
+
+	return "there is no pg_config to compile with"
+	  if !eval { IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc, '2>', \$err) };
+	IPC::Run::run([ 'pg_config', '--pgxs' ], '>', \$makefile, '2>', \$err);
+	chomp($cc, $makefile);
+	return "there are no server headers and makefiles" if !-e $makefile;
+	return "there is no make"
+	  if !eval { IPC::Run::run([ 'make', '--version' ], '>', \$out, '2>', \$err) };
+	return "there is no compiler"
+	  if !eval { IPC::Run::run([ split(' ', $cc), '--version' ], '>', \$out, '2>', \$err) };
+	return;
+}
+
+# Compile the library with these flags; returns its path, without the suffix.
+sub compile
+{
+	my ($cppflags) = @_;
+	my $source = dirname(__FILE__) . '/..';
+	my $dir = PostgreSQL::Test::Utils::tempdir;
+	local %ENV = %ENV;
+
+	# what an outer make has left there
+	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
+
+	mkdir "$dir/src" or die "cannot create $dir/src: $!";
+	foreach my $path (map { glob("$source/$_") } 'Makefile',
+		'*.c', '*.sql', '*.control', 'src/*.[ch]')
+	{
+		my $in = $path =~ m{/src/[^/]+$} ? "$dir/src" : $dir;
+		copy($path, $in) or die "cannot copy $path: $!";
+	}
+	system_or_bail('make', '-s', '-C', $dir, 'PG_CONFIG=pg_config',
+		'with_llvm=no', "PG_CPPFLAGS=$cppflags", 'all');
+	return "$dir/pg_ringctl";
 }
 
 1;

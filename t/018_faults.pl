@@ -1,0 +1,166 @@
+# Claims: whichever request for memory fails, the statement fails with that error,
+# or goes on without what it was for, and returns what it returns otherwise; the
+# same statement works after it, in the same session.  Nothing stays pinned, no
+# ring stays behind, nothing of the executor's is left open, and the server
+# does not crash.
+#
+# The library is compiled with faults.h, and every statement runs in a new session,
+# and again, until no request is left that could fail.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $reason = why_not_compile();
+plan skip_all => $reason if $reason;
+
+my $pages = 1200;
+my $most_faults = 400;
+my $node = new_node('main');
+my $library = compile("-include $FindBin::RealBin/faults.h");
+$node->append_conf(
+	'postgresql.conf', q(
+max_parallel_workers = 8
+seq_page_cost = 0
+parallel_setup_cost = 0
+parallel_tuple_cost = 0
+min_parallel_table_scan_size = 0
+));
+$node->start;
+$node->safe_psql('postgres',
+	'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
+$node->safe_psql('postgres',
+	"UPDATE pg_proc SET probin = '$library' WHERE probin = '\$libdir/pg_ringctl'");
+load_table($node, 'big', $pages);
+$node->safe_psql(
+	'postgres', q(
+VACUUM (FREEZE) big;
+CREATE TABLE tree (id int, pad text) PARTITION BY RANGE (id);
+CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (700);
+CREATE TABLE tree_2 PARTITION OF tree FOR VALUES FROM (700) TO (2000);
+INSERT INTO tree SELECT id, repeat('x', 5000) FROM generate_series(1, 1300) id;
+CREATE FUNCTION caught(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE statement INTO result;
+	RETURN result;
+EXCEPTION WHEN out_of_memory THEN
+	RETURN 'caught';
+END $$));
+$node->append_conf('postgresql.conf', "session_preload_libraries = '$library'");
+$node->reload;
+
+# The first ones find nothing in shared memory, and make it step by step.
+survives('scan', 'SELECT sum(id) FROM big');
+survives('parallel scan',
+	'SET max_parallel_workers_per_gather = 2; SELECT sum(id) FROM big');
+survives('scans that share', 'SELECT count(*) FROM big a JOIN big b USING (id)');
+survives('rescan',
+	'SELECT x, (SELECT sum(id) FROM big WHERE id > x) FROM generate_series(1, 2) x');
+survives('LIMIT', 'SELECT count(*) FROM (SELECT id FROM big LIMIT 40) l');
+survives('caught', q(SELECT caught('SELECT sum(id) FROM big')), 'caught');
+survives('cursor', q(
+BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 600 FROM c;
+FETCH BACKWARD 1 FROM c; MOVE ALL FROM c; FETCH BACKWARD 1 FROM c; COMMIT));
+survives('partitions', 'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM tree');
+survives('UPDATE', 'BEGIN; UPDATE tree SET id = id WHERE id < 20; ROLLBACK; SELECT 1');
+survives('observe', 'SET pg_ringctl.mode = observe; SELECT sum(id) FROM big');
+survives('prewarm', q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128)));
+survives('prewarm by workers',
+	q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128, workers => 2)));
+survives('prewarm of parts',
+	q(SELECT count(*), sum(blocks) > 0 FROM pg_ringctl_prewarm_all('tree', -1)));
+survives('prewarm of blocks',
+	q(SELECT blocks, seek_distance FROM pg_ringctl_prewarm_blocks('big', '{7, 5, 9, 1}', 64)));
+survives('statistics',
+	'SELECT count(*) > 0, (SELECT count(*) FROM pg_ringctl_stats_info) FROM pg_ringctl_stats');
+survives('rings', q(
+BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 100 FROM c;
+SELECT count(*) >= 0 FROM pg_ringctl_rings;
+SELECT count(*) >= 0 FROM pg_ringctl_ring_slots(pg_backend_pid()); COMMIT));
+survives('pool', q(
+SELECT count(*) >= 0 FROM pg_ringctl_escapes;
+SELECT count(*) > 0 FROM pg_ringctl_pollution;
+SELECT length(pg_ringctl_map(4, 'big')) > 0;
+SELECT buffers_evicted >= 0 FROM pg_ringctl_reclaim()));
+survives('facts', q(
+SELECT sum(id) FROM big; SELECT blocks FROM pg_ringctl_last_scans();
+SELECT source FROM pg_ringctl_resolve('big')));
+survives('EXPLAIN',
+	q(SELECT caught('EXPLAIN (ANALYZE, RING, COSTS OFF, TIMING OFF) SELECT count(*) FROM tree')),
+	'caught')
+  if $node->pg_version >= 18;
+survives('policies', q(
+SELECT pg_ringctl_set_policy('tree', '256kB', '0');
+SELECT scan_ring FROM pg_ringctl_policies; SELECT count(*) FROM tree;
+SELECT pg_ringctl_drop_policy('tree'); SELECT pg_ringctl_drop_all_policies()));
+survives('reset', 'SELECT pg_ringctl_stats_reset() IS NOT NULL');
+
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
+	'0', 'no ring is left');
+nothing_is_pinned($node, 'big', 'in the end');
+$node->stop;
+unlike(
+	slurp_file($node->logfile),
+	qr/PANIC: |TRAP: |resource was not closed|was terminated by signal|leak/,
+	'the log has nothing but warnings and errors');
+done_testing();
+
+
+# What a statement prints, and what it complains about, where the n-th request for
+# memory fails; and what it prints afterwards.
+sub with_fault
+{
+	my ($statement, $n) = @_;
+	my ($out, $err) = ('', '');
+
+	$node->psql(
+		'postgres',
+		"SET faults.at = $n;\n$statement;\nROLLBACK;\n"
+		  . "RESET ALL;\n\\echo again\n$statement;\n",
+		on_error_stop => 0,
+		stdout => \$out,
+		stderr => \$err);
+	my ($first, $again) = split(/^again$/m, $out, 2);
+	return (map({ defined $_ ? s/^\s+|\s+$//gr : 'nothing' } $first, $again), $err);
+}
+
+# A statement returns the same, or what matches $or, whichever request fails; unless
+# that is its error.
+sub survives
+{
+	my ($name, $statement, $or) = @_;
+	my (@runs, @wrong);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for (my $n = 1; $n <= $most_faults; $n++)
+	{
+		my ($first, $again, $err) = with_fault($statement, $n);
+
+		last if $err !~ /fault $n\b/ && $first !~ /caught/;
+		push @runs, [ $n, $first, $again, $err ];
+	}
+
+	my (undef, $expected) = with_fault($statement, 0);
+	foreach my $run (@runs)
+	{
+		my ($n, $first, $again, $err) = @$run;
+
+		push @wrong, "fault $n: $first, then: $again, with $err"
+		  if $again ne $expected
+		  || ($err !~ /ERROR/
+			&& $first ne $expected
+			&& (!defined $or || $first !~ /$or/));
+	}
+	ok(@runs > 0 && @runs < $most_faults && !@wrong,
+		"$name: " . @runs . ' faults')
+	  or diag(join("\n", "expected: $expected", @wrong));
+}
