@@ -172,6 +172,17 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 	(io_method > IOMETHOD_WORKER && (io_direct_flags & IO_DIRECT_DATA) == 0 ? 6 : PG_INT32_MAX)
 #endif
 
+/*
+ * Does look-ahead come to an end where a stream reads nothing itself?  Not in
+ * 19, where others are reading what it finds: it waits for these reads as for
+ * its own.
+ */
+#if PG_VERSION_NUM >= 190000
+#define compat_hits_end_lookahead()	false
+#else
+#define compat_hits_end_lookahead()	true
+#endif
+
 /* Begin a sequential scan exactly as SeqNext() of this major does. */
 static inline TableScanDesc
 compat_begin_seqscan(SeqScanState *node)

@@ -59,7 +59,9 @@
  *
  * Strangers: the clock sweep may take a buffer out of the ring and give it to
  * another page.  The slot still names it.  We remember the tag that each slot
- * held, and empty a slot whose buffer has another one now.
+ * held, and empty a slot whose buffer has another one now.  A buffer without a
+ * page is nobody else's, and stays: where somebody else was first to read a
+ * block, the victim that was found for it has none.
  *
  * Watching is a comparison with a private copy of the array.  Normally only
  * the slots that "current" passed are looked at.  Where the server may have
@@ -491,10 +493,10 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 		/*
 		 * Look-ahead shrinks by one a hit, some time after the last read was
 		 * waited for.  After so many calls without a read there is none left,
-		 * and nothing is pending but one block; unless the stream follows
-		 * another one and finds pages that are being read.
+		 * and nothing is pending but one block.
 		 */
-		ring->max_at_rest = 3 * ring->options.capacity + 2 * io_combine_limit;
+		ring->max_at_rest = compat_hits_end_lookahead() ?
+			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT32_MAX;
 	}
 	return stream;
 }
@@ -531,6 +533,13 @@ tag_is_ours(const Ring *ring, const BufferTag *tag)
 {
 	return BufTagMatchesRelFileLocator(tag, &ring->locator) &&
 		BufTagGetForkNum(tag) == ring->forknum;
+}
+
+/* Has the buffer no page at all? */
+static inline bool
+is_vacant(const BufferTag *tag)
+{
+	return tag->blockNum == InvalidBlockNumber;
 }
 
 /* Does the slot differ from what we saw last? */
@@ -678,11 +687,14 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		/*
 		 * A stranger's page: the buffer was taken from us, or the server put
 		 * a victim into the slot that somebody else snatched before it was
-		 * read into.  Never reuse that, unless we only observe.
+		 * read into.  Never reuse that, unless we only observe.  But if there
+		 * is no page, somebody else was first to read the block: the buffer is
+		 * free, and the next read takes it.
 		 */
-		if (slot->buffer != InvalidBuffer)
+		if (slot->buffer != InvalidBuffer &&
+			!(is_vacant(&tag) && slot->buffer == buffer))
 			ring->public->counts.slots_lost++;
-		if (!ring->options.observe)
+		if (!ring->options.observe && !is_vacant(&tag))
 		{
 			empty_slot(ring, slotno);
 			return;
@@ -743,13 +755,15 @@ count_unringed(Ring *ring)
 static void
 count_unseen(Ring *ring, int64 seen, bool round)
 {
+	RingCounts *counts = &ring->public->counts;
 	int64		misses = misses_so_far(ring);
-	int64		unseen = misses - ring->misses_seen - seen;
+	int64		unseen = Min(misses - ring->misses_seen - seen,
+							 counts->blocks - counts->blks_read);
 
 	if (round && unseen > 0 && unseen <= ring->reach)
 	{
-		ring->public->counts.blks_read += unseen;
-		ring->public->counts.escapes_pinned += unseen;
+		counts->blks_read += unseen;
+		counts->escapes_pinned += unseen;
 	}
 	ring->misses_seen = misses;
 }
@@ -1068,7 +1082,9 @@ tend_slot(Ring *ring, int n, Spares *spares)
 		header = slot_header(ring, slotno);
 		state = compat_read_buf_state(header);
 
-		if (!BufferTagsEqual(&header->tag, &slot->tag))
+		if (is_vacant(&header->tag))
+			slot->tag = header->tag;	/* its page is gone, it is not */
+		else if (!BufferTagsEqual(&header->tag, &slot->tag))
 		{
 			ring->public->counts.slots_lost++;
 			if (!ring->options.observe)

@@ -72,6 +72,7 @@ ring_and_its_buffers();
 turns_and_rescans();
 small_tables();
 two_rings_of_a_session();
+pages_that_are_evicted();
 parallel_scan();
 prewarm();
 ways_to_end();
@@ -421,6 +422,34 @@ SELECT count(bufferid) > 0, count(bufferid) - count(DISTINCT bufferid) FROM pg_r
 }
 
 # All processes of a parallel query are held at the barrier.
+# A buffer without a page is nobody else's: the ring goes on with it.
+sub pages_that_are_evicted
+{
+	my $cached =
+	  "SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('evicted')";
+
+	load_table($node, 'evicted', 1000);
+	$node->safe_psql('postgres', 'VACUUM (FREEZE) evicted');
+	evict('evicted');
+	my ($session) =
+	  session_with_cursor('evicted', 400, 'pg_ringctl.scan_ring' => '512kB');
+
+	wait_for_reads();
+	is(ask($cached), '64', 'evicted: the ring is full');
+	ask("SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('evicted')"
+	);
+	cmp_ok(ask($cached), '<', 50,
+		'evicted: its pages go, but for those that are pinned');
+	is($session->query_safe('FETCH 1 FROM c; MOVE ALL FROM c; COMMIT'),
+		'401', 'evicted: the scan goes on');
+	is( counters(
+			$node, 'evicted',
+			'blks_read, fills, slots_lost, escapes_pinned + escapes_dirty + escapes_adopted'),
+		'1000|64|0|0',
+		'evicted: in the same buffers');
+	$session->quit;
+}
+
 sub parallel_scan
 {
 	foreach my $leader_participation (qw(on off))
