@@ -69,7 +69,7 @@
 #define LIMIT_PAGES_PER_AHEAD	4
 
 /* As long as nobody shares with it, a scan tells where it is so often. */
-#define BLOCKS_PER_STEP			4
+#define BLOCKS_PER_STEP			16
 
 /* How many such slots there are: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3

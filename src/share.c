@@ -93,9 +93,10 @@
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
 
-/* So many blocks between two looks at the others. */
-#define BLOCKS_PER_LOOK	16
+/* Who shares looks at the others once in so many blocks that it asks for. */
+#define STEPS_PER_LOOK	16
 
+/* Each process writes to its own all the time: no two are on one cache line. */
 typedef struct Member
 {
 	RelFileLocator locator;		/* relNumber 0: not in use */
@@ -111,6 +112,7 @@ typedef struct Member
 	pg_atomic_uint64 asked;		/* what it has asked for */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 level;		/* times that it was let go */
+	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
 typedef struct SharePart
@@ -125,7 +127,7 @@ struct ShareScan
 	Member	   *member;
 	int			window;			/* blocks */
 	uint64		v;
-	uint64		next_look;		/* when v is here */
+	int			steps_to_look;
 	ShareState	state;			/* what it saw then */
 	Member	   *rear;			/* whom it waits for, or NULL */
 	uint64		rear_v;			/* where that was when it last moved */
@@ -398,7 +400,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	}
 	scan->member = member;
 	scan->window = window;
-	scan->v = scan->next_look = first_v;
+	scan->v = first_v;
 	INSTR_TIME_SET_CURRENT(scan->began);
 	return scan;
 }
@@ -538,7 +540,7 @@ try_to_look(ShareScan *scan)
 		return;
 	look_at_others(scan);
 	LWLockRelease(&share->lock);
-	scan->next_look = scan->v + BLOCKS_PER_LOOK;
+	scan->steps_to_look = scan->state.shared ? STEPS_PER_LOOK : 1;
 }
 
 /*
@@ -565,7 +567,7 @@ share_step(ShareScan *scan, int64 offset, int64 next_offset)
 	scan->v = v;
 	pg_atomic_write_u64(&scan->member->v, scan->member->first_v + next_offset);
 	pg_atomic_write_u64(&scan->member->asked, v);
-	if (v >= scan->next_look)
+	if (--scan->steps_to_look <= 0)
 		try_to_look(scan);
 	if (!scan->state.shared)
 		scan->state.behind = 0;
