@@ -425,10 +425,7 @@ open_table(Oid relid)
 				 errdetail_relkind_not_supported(rel->rd_rel->relkind),
 				 rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
 				 errhint("Name its partitions instead.") : 0));
-	if (RELATION_IS_OTHER_TEMP(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot access temporary tables of other sessions")));
+	relations_check_buffers(rel, false);
 	relations_check_present(rel);
 	return rel;
 }

@@ -262,6 +262,14 @@ find_or_add_row(const StatsKey *key)
 	return row != NULL ? row : add_row(key);
 }
 
+/* The row was used now: unlock it. */
+static void
+release_row(SharedRow *row)
+{
+	row->used = tick();
+	dshash_release_lock(rows, row);
+}
+
 /*
  * What a reader needs of shared memory when it begins.  Who scans one relation
  * again and again need not look each time whether the row is there.
@@ -279,8 +287,7 @@ prepare(void *arg)
 		return;
 	last_removals = pg_atomic_read_u64(&counters->removals);
 	row = find_or_add_row(key);
-	row->used = tick();
-	dshash_release_lock(rows, row);
+	release_row(row);
 	last_prepared = *key;
 }
 
@@ -304,8 +311,7 @@ static void
 add_to_row(SharedRow *row, const Reader *reader)
 {
 	add_counts(&row->row.counters, reader, GetCurrentTimestamp());
-	row->used = tick();
-	dshash_release_lock(rows, row);
+	release_row(row);
 }
 
 /* A reader has ended: its row gets its counts, or if that had to go, another. */
@@ -501,8 +507,7 @@ add_scans(void *arg)
 	row = find_or_add_row(&count->key);
 	row->row.counters.scans += count->scans;
 	row->row.counters.last_scan = GetCurrentTimestamp();
-	row->used = tick();
-	dshash_release_lock(rows, row);
+	release_row(row);
 }
 
 /*

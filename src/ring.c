@@ -535,13 +535,6 @@ tag_is_ours(const Ring *ring, const BufferTag *tag)
 		BufTagGetForkNum(tag) == ring->forknum;
 }
 
-/* Has the buffer no page at all? */
-static inline bool
-is_vacant(const BufferTag *tag)
-{
-	return tag->blockNum == InvalidBlockNumber;
-}
-
 /* Does the slot differ from what we saw last? */
 static inline bool
 slot_changed(const Ring *ring, int slot)
@@ -692,9 +685,9 @@ watch_slot(Ring *ring, int slotno, bool came_round)
 		 * free, and the next read takes it.
 		 */
 		if (slot->buffer != InvalidBuffer &&
-			!(is_vacant(&tag) && slot->buffer == buffer))
+			!(tag_is_clear(&tag) && slot->buffer == buffer))
 			ring->public->counts.slots_lost++;
-		if (!ring->options.observe && !is_vacant(&tag))
+		if (!ring->options.observe && !tag_is_clear(&tag))
 		{
 			empty_slot(ring, slotno);
 			return;
@@ -1082,8 +1075,8 @@ tend_slot(Ring *ring, int n, Spares *spares)
 		header = slot_header(ring, slotno);
 		state = compat_read_buf_state(header);
 
-		if (is_vacant(&header->tag))
-			slot->tag = header->tag;	/* its page is gone, it is not */
+		if (tag_is_clear(&header->tag))
+			ClearBufferTag(&slot->tag); /* the page is gone, the buffer is not */
 		else if (!BufferTagsEqual(&header->tag, &slot->tag))
 		{
 			ring->public->counts.slots_lost++;
@@ -1755,7 +1748,7 @@ make_room_to_lend(int nbuffers)
 
 		capacity = Max(capacity, 2 * lent.capacity);
 		slots = MemoryContextAllocExtended(ring_context,
-										   (Size) capacity * sizeof(RingSlot),
+										   capacity * sizeof(RingSlot),
 										   MCXT_ALLOC_HUGE);
 		if (lent.slots != NULL)
 		{

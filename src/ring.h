@@ -106,11 +106,18 @@ typedef struct RingSlot
 	RingSlotState state;
 } RingSlot;
 
+/* Is this the tag of a buffer without a page? */
+static inline bool
+tag_is_clear(const BufferTag *tag)
+{
+	return tag->blockNum == InvalidBlockNumber;
+}
+
 /* Does the slot's buffer hold a page, or was it let go, and not used since? */
 static inline bool
 slot_has_page(const RingSlot *slot)
 {
-	return slot->tag.blockNum != InvalidBlockNumber;
+	return !tag_is_clear(&slot->tag);
 }
 
 /* And does it still hold that page? */

@@ -127,7 +127,7 @@ struct ShareScan
 	Member	   *member;
 	int			window;			/* blocks */
 	uint64		v;
-	int			steps_to_look;
+	int			steps_to_look;	/* before it looks at the others again */
 	ShareState	state;			/* what it saw then */
 	Member	   *rear;			/* whom it waits for, or NULL */
 	uint64		rear_v;			/* where that was when it last moved */
@@ -453,9 +453,9 @@ static bool
 is_out_of_patience(const ShareScan *scan)
 {
 	double		ran = milliseconds_since(scan->began) - scan->waited_ms;
-	double		credit = CREDIT_MS_PER_BLOCK * scan->member->nblocks;
+	double		credit = Max(CREDIT_MS, Min(MAX_CREDIT_MS,
+											CREDIT_MS_PER_BLOCK * scan->member->nblocks));
 
-	credit = Max(CREDIT_MS, Min(credit, MAX_CREDIT_MS));
 	return milliseconds_since(scan->rear_moved) > PATIENCE_MS ||
 		scan->waited_ms > credit + WORTH_WAITING * ran;
 }

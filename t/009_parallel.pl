@@ -21,9 +21,6 @@ $node->append_conf(
 	'postgresql.conf', q(
 max_worker_processes = 16
 max_parallel_workers = 8
-parallel_setup_cost = 0
-parallel_tuple_cost = 0
-min_parallel_table_scan_size = 0
 ));
 $node->start;
 $node->safe_psql(

@@ -33,9 +33,6 @@ synchronize_seqscans = off
 bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
 max_parallel_workers = 8
-parallel_setup_cost = 0
-parallel_tuple_cost = 0
-min_parallel_table_scan_size = 0
 ));
 start_with_buffercache($node);
 $node->safe_psql(
@@ -140,8 +137,7 @@ sub evict
 {
 	my ($table) = @_;
 
-	ask("CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
-	);
+	evict_pages($observer, $table);
 	is( ask("SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"),
 		'0',
 		"no page of $table is cached");
@@ -421,7 +417,6 @@ SELECT count(bufferid) > 0, count(bufferid) - count(DISTINCT bufferid) FROM pg_r
 	$session->quit;
 }
 
-# All processes of a parallel query are held at the barrier.
 # A buffer without a page is nobody else's: the ring goes on with it.
 sub pages_that_are_evicted
 {
@@ -436,8 +431,7 @@ sub pages_that_are_evicted
 
 	wait_for_reads();
 	is(ask($cached), '64', 'evicted: the ring is full');
-	ask("SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('evicted')"
-	);
+	evict_pages($observer, 'evicted');
 	cmp_ok(ask($cached), '<', 50,
 		'evicted: its pages go, but for those that are pinned');
 	is($session->query_safe('FETCH 1 FROM c; MOVE ALL FROM c; COMMIT'),
@@ -450,6 +444,7 @@ sub pages_that_are_evicted
 	$session->quit;
 }
 
+# All processes of a parallel query are held at the barrier.
 sub parallel_scan
 {
 	foreach my $leader_participation (qw(on off))

@@ -18,6 +18,7 @@ use RingctlTest;
 
 # More than three times what the rings can keep, an eighth of shared_buffers.
 my $pages = 6000;
+my $gates = $pages / 200;    # of each lane: see through_gates()
 
 # What every scan asks for: that each row is there, and only once.
 my $check = 'count(*), sum(id), sum(id::bigint * id)';
@@ -38,9 +39,6 @@ bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
 max_worker_processes = 16
 max_parallel_workers = 12
-parallel_setup_cost = 0
-parallel_tuple_cost = 0
-min_parallel_table_scan_size = 0
 max_standby_streaming_delay = -1
 ));
 start_with_buffercache($node);
@@ -131,15 +129,6 @@ sub ask
 	return $observer->query_safe($query);
 }
 
-# Have no page of the table in shared buffers.
-sub evict
-{
-	my ($table) = @_;
-
-	ask("CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
-	);
-}
-
 # Wait until the query says so.
 sub wait_until
 {
@@ -214,7 +203,7 @@ sub starts_where_another_is
 	my $name = 'start';
 
 	load_table($node, 'started', $pages);
-	evict('started');
+	evict_pages($observer, 'started');
 	my $gate = close_gate($node);
 	my ($first, $first_pid) = session_at_gate('started', 1500);
 	is(rings($first_pid, 'blocks_done BETWEEN 1400 AND 1500'),
@@ -255,7 +244,6 @@ sub starts_where_another_is
 sub two_in_step
 {
 	my ($table, $begin, $middle) = @_;
-	my $gates = $pages / 200;
 	my @sessions = map { session($node) } 0 .. 1;
 	my @pids = map { pid_of($_) } @sessions;
 	my @lanes = map { session($node) } 0 .. 1;
@@ -275,7 +263,7 @@ sub two_in_step
 
 	load_table($node, $table, $pages);
 	ask("VACUUM $table");		# nothing is dirty, so a ring may let go of it
-	evict($table);
+	evict_pages($observer, $table);
 	foreach my $lane (0 .. 1)
 	{
 		$lanes[$lane]->query_safe('SELECT pg_advisory_lock('
@@ -305,7 +293,6 @@ sub two_in_step
 sub in_step
 {
 	my $name = 'in step';
-	my $gates = $pages / 200;
 	my $begin = 10;
 	my $middle = 20;
 	my ($sessions, $pids, $lanes, $stands_at, $open) =
@@ -354,7 +341,6 @@ sub in_step
 sub all_pinned
 {
 	my $name = 'all pinned';
-	my $gates = $pages / 200;
 	my $begin = 10;
 	my $middle = 14;
 	my ($sessions, $pids, $lanes, $stands_at, $open) =
@@ -401,7 +387,7 @@ sub cursors_in_turn
 	my @sessions = map { session($node) } 1 .. $n;
 	my @rows = map { [] } 1 .. $n;
 
-	evict('big');
+	evict_pages($observer, 'big');
 	$_->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big')
 	  foreach @sessions;
 	for (my $step = 0; $step < 20 + $n; $step++)
@@ -431,7 +417,7 @@ sub while_another_is_held
 	my $name = 'while another is held';
 	my $gate = close_gate($node);
 
-	evict('big');
+	evict_pages($observer, 'big');
 	my ($held) = session_at_gate('big', 2500);
 	my $session = session($node);
 	my $checked = sub {
@@ -567,7 +553,7 @@ sub all_at_once
 		  . "END;\n");
 
 	reset_counters();
-	evict('big');
+	evict_pages($observer, 'big');
 	{
 		local $ENV{PGOPTIONS} = '-c max_parallel_workers_per_gather=2';
 		run_at_once('parallel scans', 2, 5, parallel => $scripts{serial});
@@ -597,7 +583,7 @@ sub reads_at_once
 	{
 		$table = "together$try";
 		load_table($node, $table, $pages);
-		evict($table);
+		evict_pages($observer, $table);
 		my $gate = close_gate($node);
 		my @sessions =
 		  map { (session_at_gate($table, $_))[0] } (200, 300);
@@ -623,7 +609,7 @@ sub paused_cursor
 	my $session = session($node);
 	my $other = session($node);
 
-	evict('big');
+	evict_pages($observer, 'big');
 	$session->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big');
 	my @rows = split(/\n/, $session->query_safe('FETCH 100 FROM c'));
 	reset_counters();
@@ -654,7 +640,7 @@ sub stopped_process
 	my $rear_pid = pid_of($rear);
 
 	load_table($node, 'stopping', $pages);
-	evict('stopping');
+	evict_pages($observer, 'stopping');
 	my ($front) = session_at_gate('stopping', 500);
 	start_query($rear, "SELECT $check FROM stopping WHERE crawl('2 s')");
 	begins_to_crawl($rear_pid);
@@ -690,7 +676,7 @@ sub waits_for_a_slow_one
 		my $gate = close_gate($node);
 
 		load_table($node, "slow$try", $pages);
-		evict("slow$try");
+		evict_pages($observer, "slow$try");
 		reset_counters();
 		$brake = apply_brake();
 		@fronts =
@@ -787,7 +773,7 @@ sub does_not_share
 		my $result = $all;
 
 		load_table($node, $table, $small ? 1900 : $pages);
-		evict($table);
+		evict_pages($observer, $table);
 		my $gate = close_gate($node);
 		my ($held) = session_at_gate($table, 1500, %{ $cases{$name} });
 		my $session = session_with($node, %{ $cases{$name} });
@@ -818,7 +804,7 @@ sub errors
 	my $gate = close_gate($node);
 	my $session = session($node);
 
-	evict('big');
+	evict_pages($observer, 'big');
 	my ($held) = session_at_gate('big', 2000);
 	fails(
 		$session,
@@ -901,7 +887,7 @@ BEGIN
 END $$));
 
 	load_table($node, 'placed', $pages);
-	evict('placed');
+	evict_pages($observer, 'placed');
 	my $gate = close_gate($node);
 	my ($held) = session_at_gate('placed', 1000);
 	is($node->safe_psql('postgres', "SELECT $check FROM placed"),
@@ -957,7 +943,7 @@ sub changed_tables
 
 	# One more page than the others know of, and a thousand more.
 	load_table($node, 'grown', $pages);
-	evict('grown');
+	evict_pages($observer, 'grown');
 	my $gate = close_gate($node);
 	my ($held) = session_at_gate('grown', 2000);
 	my $n = $pages;
@@ -1081,7 +1067,7 @@ sub ends_in_the_middle
 	my $name = 'ends in the middle';
 	my $gate = close_gate($node);
 
-	evict('big');
+	evict_pages($observer, 'big');
 	my ($held) = session_at_gate('big', 2000);
 	my @cursors = map { session($node) } 0 .. 3;
 	$_->query_safe(

@@ -261,7 +261,7 @@ sub held
 			my $waiting =
 			  "SELECT count(*) = 3 FROM pg_stat_activity WHERE $pid IN (pid, leader_pid) AND wait_event = 'AioIoCompletion'";
 
-			ask("CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('big')");
+			evict_pages($observer, 'big');
 			# what we are going to ask shall not need to read
 			is(ask("SELECT 'big'::regclass \\gset\n$rings; $waiting"), 'f', "$name: nothing yet");
 			@stopped = split(/\n/,

@@ -32,6 +32,8 @@ our @EXPORT = qw(
   rows_add_up
   nothing_is_pinned
   log_is_clean
+  nobody_crashed
+  evict_pages
   why_not_compile
   compile
 );
@@ -39,7 +41,8 @@ our @EXPORT = qw(
 # Shared buffers are small, so that small tables are big: above 512 pages a
 # table is scanned through a ring.  Hint bits are WAL-logged, as they are by
 # default from 18 on, and nobody flushes WAL in the background: a page that a
-# scan dirtied keeps its WAL unflushed until somebody has to flush it.
+# scan dirtied keeps its WAL unflushed until somebody has to flush it.  Plans are
+# parallel where workers are allowed.
 my $settings = q(
 shared_buffers = 16MB
 autovacuum = off
@@ -49,6 +52,9 @@ max_wal_size = 1GB
 wal_writer_delay = 10s
 wal_writer_flush_after = 1GB
 jit = off
+parallel_setup_cost = 0
+parallel_tuple_cost = 0
+min_parallel_table_scan_size = 0
 );
 
 # A server that is initialized, and configured for these tests, not started.
@@ -254,6 +260,29 @@ SELECT count(*) = 0 FROM pg_buffercache
 		"$name: no page of $table is pinned");
 }
 
+# No page of the table stays in shared buffers, but for those that are pinned.
+sub evict_pages
+{
+	my ($session, $table) = @_;
+
+	$session->query_safe(
+		"CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
+	);
+}
+
+my $crash =
+  qr/PANIC: |TRAP: |resource was not closed|was terminated by signal|leak/;
+
+# The server had to warn, but nothing worse happened.
+sub nobody_crashed
+{
+	my ($node, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	unlike(slurp_file($node->logfile),
+		$crash, "$name: nothing but warnings and errors in the server's log");
+}
+
 # The server had nothing to complain about.
 sub log_is_clean
 {
@@ -262,7 +291,7 @@ sub log_is_clean
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	unlike(
 		slurp_file($node->logfile),
-		qr/WARNING: |PANIC: |TRAP: |resource was not closed|was terminated by signal/,
+		qr/WARNING: |$crash/,
 		"$name: nothing suspicious in the server's log");
 }
 

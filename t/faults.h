@@ -58,76 +58,44 @@ faults_count(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("fault %d", at)));
 }
 
-#define AllocSetContextCreateInternal(...) \
-	(faults_count(), AllocSetContextCreateInternal(__VA_ARGS__))
-#define CreateParallelContext(...) \
-	(faults_count(), CreateParallelContext(__VA_ARGS__))
-#define GetNamedDSMSegment(...) \
-	(faults_count(), GetNamedDSMSegment(__VA_ARGS__))
-#define InitMaterializedSRF(...) \
-	(faults_count(), InitMaterializedSRF(__VA_ARGS__))
-#define InitializeParallelDSM(...) \
-	(faults_count(), InitializeParallelDSM(__VA_ARGS__))
-#define LaunchParallelWorkers(...) \
-	(faults_count(), LaunchParallelWorkers(__VA_ARGS__))
-#define MemoryContextAlloc(...) \
-	(faults_count(), MemoryContextAlloc(__VA_ARGS__))
-#define MemoryContextAllocExtended(...) \
-	(faults_count(), MemoryContextAllocExtended(__VA_ARGS__))
-#define MemoryContextAllocZero(...) \
-	(faults_count(), MemoryContextAllocZero(__VA_ARGS__))
-#define ResourceOwnerEnlarge(...) \
-	(faults_count(), ResourceOwnerEnlarge(__VA_ARGS__))
-#define WaitEventExtensionNew(...) \
-	(faults_count(), WaitEventExtensionNew(__VA_ARGS__))
-#define before_shmem_exit(...) \
-	(faults_count(), before_shmem_exit(__VA_ARGS__))
-#define dsa_allocate_extended(...) \
-	(faults_count(), dsa_allocate_extended(__VA_ARGS__))
-#define dsa_attach(...) \
-	(faults_count(), dsa_attach(__VA_ARGS__))
-#define dsa_create_ext(...) \
-	(faults_count(), dsa_create_ext(__VA_ARGS__))
-#define dsa_get_address(...) \
-	(faults_count(), dsa_get_address(__VA_ARGS__))
-#define dshash_attach(...) \
-	(faults_count(), dshash_attach(__VA_ARGS__))
-#define dshash_create(...) \
-	(faults_count(), dshash_create(__VA_ARGS__))
-#define dshash_find(...) \
-	(faults_count(), dshash_find(__VA_ARGS__))
+#define FAULT(call) (faults_count(), call)
+
+#define AllocSetContextCreateInternal(...) FAULT(AllocSetContextCreateInternal(__VA_ARGS__))
+#define CreateParallelContext(...) FAULT(CreateParallelContext(__VA_ARGS__))
+#define GetNamedDSMSegment(...) FAULT(GetNamedDSMSegment(__VA_ARGS__))
+#define InitMaterializedSRF(...) FAULT(InitMaterializedSRF(__VA_ARGS__))
+#define InitializeParallelDSM(...) FAULT(InitializeParallelDSM(__VA_ARGS__))
+#define LaunchParallelWorkers(...) FAULT(LaunchParallelWorkers(__VA_ARGS__))
+#define MemoryContextAlloc(...) FAULT(MemoryContextAlloc(__VA_ARGS__))
+#define MemoryContextAllocExtended(...) FAULT(MemoryContextAllocExtended(__VA_ARGS__))
+#define MemoryContextAllocZero(...) FAULT(MemoryContextAllocZero(__VA_ARGS__))
+#define ResourceOwnerEnlarge(...) FAULT(ResourceOwnerEnlarge(__VA_ARGS__))
+#define WaitEventExtensionNew(...) FAULT(WaitEventExtensionNew(__VA_ARGS__))
+#define before_shmem_exit(...) FAULT(before_shmem_exit(__VA_ARGS__))
+#define dsa_allocate_extended(...) FAULT(dsa_allocate_extended(__VA_ARGS__))
+#define dsa_attach(...) FAULT(dsa_attach(__VA_ARGS__))
+#define dsa_create_ext(...) FAULT(dsa_create_ext(__VA_ARGS__))
+#define dsa_get_address(...) FAULT(dsa_get_address(__VA_ARGS__))
+#define dshash_attach(...) FAULT(dshash_attach(__VA_ARGS__))
+#define dshash_create(...) FAULT(dshash_create(__VA_ARGS__))
+#define dshash_find(...) FAULT(dshash_find(__VA_ARGS__))
 #ifdef dshash_find_or_insert	/* in 19 it is a macro */
-#define dshash_find_or_insert_extended(...) \
-	(faults_count(), dshash_find_or_insert_extended(__VA_ARGS__))
+#define dshash_find_or_insert_extended(...) FAULT(dshash_find_or_insert_extended(__VA_ARGS__))
 #else
-#define dshash_find_or_insert(...) \
-	(faults_count(), dshash_find_or_insert(__VA_ARGS__))
+#define dshash_find_or_insert(...) FAULT(dshash_find_or_insert(__VA_ARGS__))
 #endif
-#define hash_create(...) \
-	(faults_count(), hash_create(__VA_ARGS__))
-#define heap_form_tuple(...) \
-	(faults_count(), heap_form_tuple(__VA_ARGS__))
-#define lappend(...) \
-	(faults_count(), lappend(__VA_ARGS__))
-#define lappend_oid(...) \
-	(faults_count(), lappend_oid(__VA_ARGS__))
-#define palloc(...) \
-	(faults_count(), palloc(__VA_ARGS__))
-#define palloc0(...) \
-	(faults_count(), palloc0(__VA_ARGS__))
-#define palloc_extended(...) \
-	(faults_count(), palloc_extended(__VA_ARGS__))
-#define psprintf(...) \
-	(faults_count(), psprintf(__VA_ARGS__))
-#define pstrdup(...) \
-	(faults_count(), pstrdup(__VA_ARGS__))
-#define read_stream_begin_relation(...) \
-	(faults_count(), read_stream_begin_relation(__VA_ARGS__))
-#define repalloc_huge(...) \
-	(faults_count(), repalloc_huge(__VA_ARGS__))
-#define table_beginscan(...) \
-	(faults_count(), table_beginscan(__VA_ARGS__))
-#define tuplestore_putvalues(...) \
-	(faults_count(), tuplestore_putvalues(__VA_ARGS__))
+#define hash_create(...) FAULT(hash_create(__VA_ARGS__))
+#define heap_form_tuple(...) FAULT(heap_form_tuple(__VA_ARGS__))
+#define lappend(...) FAULT(lappend(__VA_ARGS__))
+#define lappend_oid(...) FAULT(lappend_oid(__VA_ARGS__))
+#define palloc(...) FAULT(palloc(__VA_ARGS__))
+#define palloc0(...) FAULT(palloc0(__VA_ARGS__))
+#define palloc_extended(...) FAULT(palloc_extended(__VA_ARGS__))
+#define psprintf(...) FAULT(psprintf(__VA_ARGS__))
+#define pstrdup(...) FAULT(pstrdup(__VA_ARGS__))
+#define read_stream_begin_relation(...) FAULT(read_stream_begin_relation(__VA_ARGS__))
+#define repalloc_huge(...) FAULT(repalloc_huge(__VA_ARGS__))
+#define table_beginscan(...) FAULT(table_beginscan(__VA_ARGS__))
+#define tuplestore_putvalues(...) FAULT(tuplestore_putvalues(__VA_ARGS__))
 
 #endif							/* RINGCTL_FAULTS_H */
