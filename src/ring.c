@@ -55,7 +55,13 @@
  * pages that follow, a batch of them, so that one wait for the WAL's disk
  * serves many pages; half a batch earlier we ask the WAL writer to go ahead,
  * so that mostly there is nothing left to wait for.  A ring that sizes itself
- * makes room for the batch, and where few of its pages are dirty, more room.
+ * makes room for the batch.
+ *
+ * Where few pages are dirty, as behind an UPDATE of some rows, a batch would
+ * take a large ring.  Instead such a page is put off: it is exchanged with the
+ * clean page that the reader has let go last, and comes round once more.  So
+ * dirty pages gather in the ring, and the scan goes on with the clean ones,
+ * until hardly any are left, or the WAL writer has flushed in the meantime.
  *
  * Strangers: the clock sweep may take a buffer out of the ring and give it to
  * another page.  The slot still names it.  We remember the tag that each slot
@@ -103,10 +109,13 @@
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
- * Where few pages are dirty, so many slots serve that purpose, at most: a flush
- * takes as long for few pages as for many.
+ * Where few pages are dirty, so many slots serve that purpose, at most: the WAL
+ * writer flushes one batch while another one gathers.
  */
-#define MAX_FLUSH_ROOM	(8 * FLUSH_BATCH)
+#define MAX_FLUSH_ROOM	(2 * FLUSH_BATCH)
+
+/* So many slots are looked at for a clean page to put a dirty one off. */
+#define CLEAN_PROBES	8
 
 /* So many times in a revolution it is looked at whether the ring is too large. */
 #define QUARTERS		4
@@ -181,6 +190,7 @@ struct Ring
 								 * revolution */
 	int			flush_room;		/* of them, to flush WAL for many pages */
 	int			quarters_unflushed; /* since that was needed */
+	bool		put_off;		/* dirty pages, since the last flush */
 	bool		shared;			/* with others who follow, or are in front */
 	int64		behind;			/* blocks that the last of them is behind */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
@@ -912,6 +922,8 @@ typedef struct Spares
 	int			misses;			/* in a row */
 	bool		again;			/* once more, in smaller steps */
 	int			last_within;
+	int			last_clean;		/* for dirty ones; 0: not known yet */
+	int			probes;
 } Spares;
 
 /* The next spare beyond those that were looked at; -1 if these steps find none. */
@@ -1115,33 +1127,92 @@ tend_slot(Ring *ring, int n, Spares *spares)
 }
 
 /*
- * The highest LSN among the pages that come next, a batch of them; *ndirty is
- * set to how many of these need WAL to be flushed.
+ * May dirty pages be put off?  Not where reads are shared: what was read last is
+ * what others come to next.  Not where own blocks may be found: that must come
+ * to an end.  And a ring that sizes itself makes room for them first.
+ */
+static inline bool
+can_put_off(const Ring *ring)
+{
+	return ring->options.write_dirty && !ring->options.observe && !ring->shared &&
+		!may_find_own_blocks(ring) &&
+		(ring->flush_room > 0 || !sizes_itself(ring));
+}
+
+/* Does the slot hold a clean page that nobody uses? */
+static inline bool
+slot_is_clean(const Ring *ring, int slot)
+{
+	return ring->strategy->buffers[slot] != InvalidBuffer &&
+		slot_is_unpinned(ring, slot) &&
+		(compat_read_buf_state(slot_header(ring, slot)) & BM_DIRTY) == 0;
+}
+
+/*
+ * The slot n places ahead holds a page whose WAL would have to be flushed.  Put
+ * it off, if there is a clean one among those that the reader has let go last:
+ * look-ahead has pinned what comes after these.  Returns whether there is.
+ */
+static bool
+put_off(Ring *ring, int n, Spares *spares)
+{
+	if (!can_put_off(ring))
+		return false;
+	if (spares->last_clean == 0)
+		spares->last_clean = ring->public->nbuffers -
+			(int) (ring->public->counts.blocks - next_to_consume(ring));
+
+	while (spares->probes < CLEAN_PROBES && spares->last_clean > ring->reach)
+	{
+		int			spare = slot_ahead(ring, spares->last_clean--);
+
+		if (slot_is_clean(ring, spare))
+		{
+			spares->probes = 0;
+			exchange_slots(ring, slot_ahead(ring, n), spare);
+			ring->quarters_unflushed = 0;
+			ring->put_off = true;
+			return true;
+		}
+		spares->probes++;
+	}
+	return false;
+}
+
+/*
+ * As tend_slot(), but a page whose WAL would have to be flushed is put off, if
+ * that can be.
  */
 static XLogRecPtr
-batch_lsn(const Ring *ring, int *ndirty)
+tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
+{
+	XLogRecPtr	lsn;
+
+	do
+		lsn = tend_slot(ring, n, spares);
+	while (lsn > ring->flushed && XLogNeedsFlush(lsn) && put_off(ring, n, spares));
+
+	return lsn;
+}
+
+/* The highest LSN among the pages that come next, a batch of them. */
+static XLogRecPtr
+batch_lsn(const Ring *ring)
 {
 	int			batch = Min(ring->public->nbuffers,
 							ring->reach + Max(FLUSH_BATCH, ring->flush_room));
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
-	*ndirty = 0;
-
 	for (int n = 1; n <= batch; n++)
 	{
 		int			slot = slot_ahead(ring, n);
 		compat_buf_state state;
-		XLogRecPtr	page_lsn;
 
 		if (ring->strategy->buffers[slot] == InvalidBuffer)
 			continue;
 		state = compat_read_buf_state(slot_header(ring, slot));
-		if (BUF_STATE_GET_REFCOUNT(state) > 0)
-			continue;
-		page_lsn = slot_lsn(ring, slot, state);
-		lsn = Max(lsn, page_lsn);
-		if (page_lsn > ring->flushed)
-			(*ndirty)++;
+		if (BUF_STATE_GET_REFCOUNT(state) == 0)
+			lsn = Max(lsn, slot_lsn(ring, slot, state));
 	}
 	return lsn;
 }
@@ -1160,8 +1231,7 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 	{
 		XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) :
 			GetXLogInsertRecPtr();
-		int			ndirty;
-		XLogRecPtr	batch = batch_lsn(ring, &ndirty);
+		XLogRecPtr	batch = batch_lsn(ring);
 
 		if (lsn > end)
 			return;
@@ -1170,8 +1240,9 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 		compat_submit_staged();
 		XLogFlush(lsn);
 		ring->public->counts.wal_flushes++;
-		if (ndirty < FLUSH_BATCH / 2)
+		if (ring->put_off)
 			ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
+		ring->put_off = false;
 	}
 	ring->flushed = Max(ring->flushed, lsn);
 }
@@ -1550,7 +1621,7 @@ tend(Ring *ring, BlockNumber block)
 		int			slotno = slot_ahead(ring, n);
 
 		if (own_blocks || !slot_is_plainly_fit(ring, slotno))
-			lsn = Max(lsn, tend_slot(ring, n, &spares));
+			lsn = Max(lsn, tend_slot_or_put_off(ring, n, &spares));
 
 		if (!ring->options.observe && ring->slots[slotno].state == SLOT_PINNED)
 		{
@@ -1778,6 +1849,7 @@ take_back(Ring *ring)
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
 	ring->peak = ring->flush_room = ring->excess = 0;
+	ring->put_off = false;
 	ring_keep(ring, false, 0);
 	set_size(ring, nbuffers);
 
