@@ -34,7 +34,7 @@
 
 /* Change it with everything that is in shared memory. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"3"
+#define RINGCTL_LAYOUT	"4"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
@@ -157,15 +157,19 @@ is_wanted(const ErrorData *error)
  *		and do without from now on.  Returns whether it succeeded.
  *
  * The function may leave nothing behind when it fails but LWLocks and another
- * resource owner.  The
- * executor holds none when it asks a node for a row, and a read stream none
- * when it asks for a block.
+ * resource owner.  The executor holds no LWLocks when it asks a node for a row,
+ * and a read stream none when it asks for a block.
+ *
+ * A query that fails may call this, too, while its transaction is aborted.  No
+ * interrupt may come then, and an error must leave that as it was.
  */
 bool
 shared_try(void (*function) (void *arg), void *arg)
 {
 	MemoryContext oldcontext = CurrentMemoryContext;
 	ResourceOwner oldowner = CurrentResourceOwner;
+	uint32		holdoffs = InterruptHoldoffCount;
+	uint32		cancel_holdoffs = QueryCancelHoldoffCount;
 
 	if (unavailable)
 		return false;
@@ -187,6 +191,8 @@ shared_try(void (*function) (void *arg), void *arg)
 
 		FlushErrorState();
 		LWLockReleaseAll();
+		InterruptHoldoffCount = holdoffs;
+		QueryCancelHoldoffCount = cancel_holdoffs;
 		unavailable = true;
 		compat_submit_staged(); /* telling the client may block */
 		ereport(WARNING,

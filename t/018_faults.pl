@@ -51,6 +51,22 @@ BEGIN
 	RETURN result;
 EXCEPTION WHEN out_of_memory THEN
 	RETURN 'caught';
+END $$;
+-- Where a query fails, and in its abort something else does, too, interrupts still come.
+CREATE FUNCTION fails() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text := 'failed';
+BEGIN
+	BEGIN
+		PERFORM sum(1 / (id - 600)) FROM big;
+	EXCEPTION
+		WHEN division_by_zero THEN NULL;
+		WHEN out_of_memory THEN result := 'caught';
+	END;
+	PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(10);
+	RETURN result || ', not cancelled';
+EXCEPTION WHEN query_canceled THEN
+	RETURN result;
 END $$));
 $node->append_conf('postgresql.conf', "session_preload_libraries = '$library'");
 $node->reload;
@@ -64,6 +80,7 @@ survives('rescan',
 	'SELECT x, (SELECT sum(id) FROM big WHERE id > x) FROM generate_series(1, 2) x');
 survives('LIMIT', 'SELECT count(*) FROM (SELECT id FROM big LIMIT 40) l');
 survives('caught', q(SELECT caught('SELECT sum(id) FROM big')), 'caught');
+survives('a query that fails', 'SELECT fails()', '^caught$');
 survives('cursor', q(
 BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 600 FROM c;
 FETCH BACKWARD 1 FROM c; MOVE ALL FROM c; FETCH BACKWARD 1 FROM c; COMMIT));
