@@ -13,6 +13,10 @@
  *	- The backend that runs the scan knows that a reload is pending.  It may
  *	  not apply it, but it may look at what the configuration files say.
  *
+ * A parallel worker is not told of reloads, so it asks to be.  It begins with
+ * what the postmaster has loaded, and takes over what its leader has, who may not
+ * have reloaded yet: if that is "on" after "off", it is off.
+ *
  * A scan that was let go stays so until its end, also if the parameter is
  * switched on again meanwhile.
  *
@@ -24,8 +28,10 @@
 
 #include "compat.h"
 #include "enabled.h"
+#include "access/parallel.h"
 #include "miscadmin.h"
 #include "params.h"
+#include "postmaster/interrupt.h"
 #include "shared.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"
@@ -36,6 +42,9 @@
 
 #define ENABLED_NAME		"pg_ringctl.enabled"
 
+/* In a parallel worker: it was off before the leader's parameters came. */
+static bool was_off = false;
+
 /*
  * enabled_assign
  *		Assign hook of pg_ringctl.enabled: tell the scans that run.
@@ -45,6 +54,8 @@ enabled_assign(bool newval, void *extra pg_attribute_unused())
 {
 	pg_atomic_uint32 *offs = shared_offs();
 
+	if (!param_enabled && newval && InitializingParallelWorker)
+		was_off = true;
 	if (param_enabled && !newval && offs != NULL)
 		pg_atomic_fetch_add_u32(offs, 1);
 }
@@ -59,7 +70,9 @@ enabled_mark(EnabledMark *mark)
 	mark->now = shared_offs();
 	mark->offs = mark->now ? pg_atomic_read_u32(mark->now) : 0;
 	mark->calls = 0;
-	mark->off = false;
+	mark->off = was_off;
+	if (IsParallelWorker())
+		pqsignal(SIGHUP, SignalHandlerForConfigReload);
 }
 
 /* Do the configuration files, not yet loaded by this backend, say "off"? */

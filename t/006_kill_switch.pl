@@ -35,6 +35,8 @@ ring_is_kept();
 cursor_that_is_open();
 query_that_runs();
 query_that_hears_of_it_from_another_session();
+workers_that_run();
+workers_that_start_later();
 cursor_that_missed_off_and_on();
 files_that_cannot_be_loaded();
 prewarm_that_runs();
@@ -172,6 +174,71 @@ sub query_that_hears_of_it_from_another_session
 	run_to_the_end($session, $gate, 'word of another session');
 	has_let_go('hearing', 't', 'word of another session: its ring is let go');
 	$other->quit;
+	switch('on');
+}
+
+# A session whose leader reads nothing, and so does not look, nor pass the word on.
+sub session_that_only_leads
+{
+	return session_with(
+		$node, %with_library,
+		max_parallel_workers_per_gather => 2,
+		parallel_leader_participation => 'off');
+}
+
+sub workers_that_run
+{
+	my $session = session_that_only_leads();
+	my $pid = pid_of($session);
+	my $gate = session($node);
+
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE barrier ();
+CREATE FUNCTION through_barrier(id integer, gate integer) RETURNS boolean
+LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+    IF id >= gate THEN
+        PERFORM FROM barrier;
+    END IF;
+    RETURN true;
+END $$));
+	load_table($node, 'workers_run', $pages);
+	$gate->query_safe('BEGIN; LOCK TABLE barrier');
+	start_query($session,
+		"SELECT sum(id) FROM workers_run WHERE through_barrier(id, $middle)");
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $pid AND wait_event_type = 'Lock'"
+	) or die 'the workers do not come to the barrier';
+
+	switch('off');
+	$gate->query_safe('COMMIT');
+	is(finish_query($session), $sum, 'workers that run: the right rows');
+	$_->quit foreach ($session, $gate);
+	has_let_go('workers_run', 't', 'workers that run: their rings are let go');
+	switch('on');
+}
+
+# The leader, in the middle of a statement, still has it on, and hands that on.
+sub workers_that_start_later
+{
+	my $session = session_that_only_leads();
+	my $pid = pid_of($session);
+	my $gate = close_gate($node);
+
+	load_table($node, 'workers_start', $pages);
+	start_query($session,
+		'DO $$ BEGIN PERFORM through_gate(1, 1); PERFORM sum(id) FROM workers_start; END $$'
+	);
+	wait_at_gate($node, $pid);
+	switch('off');
+	open_gate($gate);
+	finish_query($session);
+	$session->quit;
+	is(counters($node, 'workers_start', 'workers'),
+		2, 'workers that start later: two have read it');
+	has_let_go('workers_start', 't',
+		'workers that start later: their rings are let go');
 	switch('on');
 }
 
