@@ -36,6 +36,12 @@ SELECT * FROM ran('SELECT * FROM limited LIMIT 29');
 SELECT * FROM ran('SELECT * FROM limited LIMIT 10');
 -- every time that it is scanned
 SELECT rows FROM ran('SELECT i, l.id FROM generate_series(1, 5) i, LATERAL (SELECT id FROM limited_1 LIMIT 10 + i - i) l');
+-- as many as somebody says: the next time that may be more
+BEGIN;
+DECLARE c CURSOR FOR SELECT n, l.id FROM (VALUES (1), (19000)) g(n), LATERAL (SELECT id FROM limited_1 LIMIT n) l;
+MOVE 3000 IN c;
+SELECT look_ahead >= 8 AS far FROM pg_ringctl_rings WHERE relid = 'limited_1'::regclass;
+COMMIT;
 
 -- nothing, or everything
 SELECT rows FROM ran('SELECT * FROM limited_1 LIMIT 0');

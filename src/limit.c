@@ -25,6 +25,7 @@
 
 #include "lib/ilist.h"
 #include "limit.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 
 /* A Limit of a running query; in its memory. */
@@ -92,12 +93,32 @@ called_by(const PlanState *ps)
 	}
 }
 
+static bool
+has_executor_param(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind == PARAM_EXEC;
+	return expression_tree_walker(node, has_executor_param, context);
+}
+
+/* May a Limit want another number of rows when it is rescanned? */
+static bool
+may_change(const Limit *limit)
+{
+	return !bms_is_empty(limit->plan.extParam) &&
+		(has_executor_param(limit->limitCount, NULL) ||
+		 has_executor_param(limit->limitOffset, NULL));
+}
+
 /* The rows that a Limit wants, of those that it has not got; -1: not known. */
 static int64
 rows_wanted(const LimitState *limit)
 {
 	if (limit->lstate == LIMIT_INITIAL || limit->noCount ||
 		limit->limitOption == LIMIT_OPTION_WITH_TIES ||
+		may_change((const Limit *) limit->ps.plan) ||
 		limit->count > PG_INT64_MAX - limit->offset)
 		return -1;
 	return Max(0, limit->offset + limit->count - limit->position);
