@@ -1,5 +1,6 @@
-# Claims: pg_upgrade takes policies along, also where the new server does not
-# preload the library: to make the extension's functions loads it.
+# Claims: pg_upgrade takes policies along where the new server preloads the library;
+# and also where it does not, because to make the extension's functions loads it,
+# unless a function or type needs the table, which is made before them.
 
 use strict;
 use warnings FATAL => 'all';
@@ -24,21 +25,29 @@ INSERT INTO archive SELECT id, repeat('x', 1000) FROM generate_series(1, 999) id
 SELECT pg_ringctl_set_policy('archive', '256kB', '0');
 EOS
 $old->stop;
-
 upgrades('as it comes');
+
+$old->start;
+$old->safe_psql('postgres', <<'EOS');
+CREATE FUNCTION all_of_archive() RETURNS SETOF archive LANGUAGE sql AS 'SELECT * FROM archive';
+CREATE TYPE pair AS (a archive, b archive);
+EOS
+$old->stop;
+like((run_upgrade(new_node('refused')))[1],
+	qr/security label provider "pg_ringctl" is not loaded/,
+	'what needs the table comes before the library, if nothing preloads it');
 upgrades('with the library preloaded',
 	"shared_preload_libraries = 'pg_ringctl'");
 done_testing();
 
 
-# Upgrade the old cluster to a new one, of the same server.
-sub upgrades
+# Upgrade the old cluster to this one, of the same server.  Returns whether that
+# was done, and what was said.
+sub run_upgrade
 {
-	my ($how, $conf) = @_;
-	my $node = new_node('new' . ++$round);
+	my ($node) = @_;
 	my ($output, $errors);
 
-	$node->append_conf('postgresql.conf', $conf) if $conf;
 	chdir($node->basedir) or die "cannot change directory: $!";	# it writes there
 	my $done = run_log(
 		[
@@ -53,7 +62,17 @@ sub upgrades
 		],
 		'>' => \$output,
 		'2>' => \$errors);
-	ok($done, "upgrade $how") or diag("$output$errors" . said($node));
+	return ($done, "$output$errors" . said($node));
+}
+
+sub upgrades
+{
+	my ($how, $conf) = @_;
+	my $node = new_node('new' . ++$round);
+
+	$node->append_conf('postgresql.conf', $conf) if $conf;
+	my ($done, $said) = run_upgrade($node);
+	ok($done, "upgrade $how") or diag($said);
 
 	$node->start;
 	is( $node->safe_psql(
