@@ -55,6 +55,28 @@ SELECT count(*) FROM loaded;
 SELECT * FROM first_scan('2MB');
 RESET pg_ringctl.scan_ring;
 
+-- Few of them, one in sixteen: they are put off, and gather in a ring that is small,
+-- until one flush, or the WAL writer's, serves all.
+CALL load();
+VACUUM (FREEZE) loaded;
+CHECKPOINT;
+SELECT fresh();
+BEGIN;
+DELETE FROM loaded WHERE id % 64 = 0;
+SELECT hot_survives(), cached('loaded') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
+       wal_flushes <= 10 AS few_flushes, exact() FROM stats('loaded');
+ROLLBACK;
+SET pg_ringctl.scan_ring = '2MB';
+CALL load();
+VACUUM (FREEZE) loaded;
+CHECKPOINT;
+SELECT fresh();
+BEGIN;
+DELETE FROM loaded WHERE id % 64 = 0;
+SELECT * FROM first_scan('2MB, few');
+ROLLBACK;
+RESET pg_ringctl.scan_ring;
+
 -- pages that are pruned by the scan
 CALL load();
 DELETE FROM loaded WHERE id % 2 = 0;
