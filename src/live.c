@@ -25,11 +25,12 @@
  * changes that belongs to another ring; who has copied a ring looks whether
  * "shown" is still the same, and if not, the copy is void.
  *
- * The slots' memory is kept with the LiveRing, too, unless it is large.  Then
- * it is retired, and freed when nobody may be reading it: readers of slots hold
- * the place's lock in shared mode, and where the owner can't get it at once, it
- * leaves the freeing for later.  The memory says itself for how many slots it
- * has room, so that who has got hold of a pointer to it never reads too far.
+ * The slots' memory is kept with the LiveRing, too, unless it is large, or some
+ * other rings' is kept already.  Then it is retired, and freed when nobody may be
+ * reading it: readers of slots hold the place's lock in shared mode, and where
+ * the owner can't get it at once, it leaves the freeing for later.  The memory
+ * says itself for how many slots it has room, so that who has got hold of a
+ * pointer to it never reads too far.
  *
  * A place has the pid of its process in it from when that attaches until it
  * exits.  Whatever kills a process without letting it exit makes the
@@ -49,8 +50,9 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-/* Memory for slots that is larger than this is not kept. */
+/* Memory for slots that is larger than this is not kept; and for so many rings. */
 #define KEPT_SLOTS_SIZE	(1024 * 1024)
+#define MAX_KEPT		8
 
 /* Memory for the slots of a ring. */
 typedef struct SlotMemory
@@ -89,10 +91,14 @@ typedef struct LivePart
 static LivePart *live = NULL;
 static LivePlace *my_place = NULL;
 
-/* How many rings I have in shared memory, and those that are not in use. */
+/*
+ * How many rings I have in shared memory, and those that are not in use: last
+ * those that have kept their slots, which are taken first.
+ */
 static int	nrings = 0;
 static LiveRing **unused = NULL;
 static int	nunused = 0;
+static int	nkept = 0;
 static int	max_unused = 0;
 
 static void
@@ -128,7 +134,30 @@ make_room_to_leave(void)
 static void
 put_unused(LiveRing *ring)
 {
+	LiveRing  **first_kept = &unused[nunused - nkept];
+
 	unused[nunused++] = ring;
+	if (ring->local_slots != NULL)
+		nkept++;
+	else
+	{
+		unused[nunused - 1] = *first_kept;
+		*first_kept = ring;
+	}
+}
+
+/* One that is not in use; NULL if there is none. */
+static LiveRing *
+take_unused(void)
+{
+	LiveRing   *ring;
+
+	if (nunused == 0)
+		return NULL;
+	ring = unused[--nunused];
+	if (ring->local_slots != NULL)
+		nkept--;
+	return ring;
 }
 
 /* Before the process exits: none of its rings is there any more. */
@@ -208,12 +237,10 @@ make_shared(void)
 	return ring;
 }
 
-/* Free what has to be freed, if nobody looks just now. */
 static void
-free_retired(void)
+free_retired(void *arg pg_attribute_unused())
 {
-	if (my_place == NULL || !DsaPointerIsValid(my_place->retired) ||
-		!LWLockConditionalAcquire(&my_place->lock, LW_EXCLUSIVE))
+	if (!LWLockConditionalAcquire(&my_place->lock, LW_EXCLUSIVE))
 		return;
 	while (DsaPointerIsValid(my_place->retired))
 	{
@@ -223,6 +250,17 @@ free_retired(void)
 		dsa_free(shared_area(), p);
 	}
 	LWLockRelease(&my_place->lock);
+}
+
+/*
+ * live_free_retired
+ *		Free what has to be freed, if nobody looks just now.  Not in an abort.
+ */
+void
+live_free_retired(void)
+{
+	if (my_place != NULL && DsaPointerIsValid(my_place->retired))
+		shared_try(free_retired, NULL);
 }
 
 static inline int
@@ -287,14 +325,13 @@ make_slots(LiveRing *ring, int nslots)
 LiveRing *
 live_enter(int nslots)
 {
-	LiveRing   *ring = NULL;
+	LiveRing   *ring;
 
 	make_room_to_leave();
-	free_retired();
+	live_free_retired();
 
-	if (nunused > 0)
-		ring = unused[--nunused];
-	else if (my_place != NULL)
+	ring = take_unused();
+	if (ring == NULL && my_place != NULL)
 		ring = make_shared();
 	if (ring == NULL)
 		ring = make_private();
@@ -329,11 +366,8 @@ live_leave(LiveRing *ring)
 		pfree(ring);
 		return;
 	}
-	if (slots_size(capacity_of(ring)) > KEPT_SLOTS_SIZE)
-	{
+	if (slots_size(capacity_of(ring)) > KEPT_SLOTS_SIZE || nkept >= MAX_KEPT)
 		drop_slots(ring);
-		free_retired();
-	}
 	put_unused(ring);
 }
 

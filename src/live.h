@@ -41,6 +41,7 @@ typedef struct LiveView
 extern void live_attach(void);
 extern LiveRing *live_enter(int nslots);
 extern void live_leave(LiveRing *ring);
+extern void live_free_retired(void);
 extern void live_show(LiveRing *ring, uint64 ringid, const LiveInfo *info);
 extern void live_hide(LiveRing *ring);
 extern uint64 live_new_ringid(void);
