@@ -145,6 +145,9 @@ SET parallel_leader_participation = off;
 SELECT fresh();
 SELECT s.n, l.n FROM generate_series(1, 4) s (n) LEFT JOIN (SELECT count(*) AS n FROM big b OFFSET 0) l ON true;
 SELECT scans, workers, blocks, hot, exact FROM verdict('big', 3);
+-- a worker that is started again is one
+SELECT count(*) BETWEEN 1 AND 2 AS workers, sum(scans) AS scans, sum(blocks) = 4 * blocks('big') AS blocks
+  FROM pg_ringctl_last_scans();
 RESET parallel_leader_participation;
 RESET pg_ringctl.scan_ring;
 RESET enable_material;

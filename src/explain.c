@@ -63,17 +63,6 @@ ring_is_wanted(ExplainState *es)
 	return option != NULL && option->ring;
 }
 
-/* Add what one process did to what all did. */
-static void
-add_facts(ScanFacts *sum, const ScanFacts *facts)
-{
-	/* All processes of a scan get the same ring; keep one. */
-	sum->nbuffers = facts->nbuffers;
-	sum->source = facts->source;
-
-	ring_add_counts(&sum->counts, &facts->counts);
-}
-
 /* Which ring, in text: "1792kB  Buffers: 224  Source: chosen". */
 static void
 print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason)
@@ -183,7 +172,7 @@ print_workers(ExplainState *es, List *all)
 		{
 			if (((ScanFacts *) lfirst(lc))->worker != worker)
 				break;
-			add_facts(&sum, lfirst(lc));
+			facts_add(&sum, lfirst(lc));
 			i++;
 		}
 		if (worker < 0)
@@ -262,7 +251,7 @@ print_facts(ExplainState *es, PlanState *ps)
 	}
 	foreach(lc, all)
 	{
-		add_facts(&sum, lfirst(lc));
+		facts_add(&sum, lfirst(lc));
 		workers = workers || ((ScanFacts *) lfirst(lc))->worker >= 0;
 	}
 

@@ -18,7 +18,11 @@
  * a worker and its leader both know: a leader may run several parallel queries
  * at a time.  The leader takes the sheets out when all workers of the query are
  * done, which it waits for.  Sheets of a query that failed are thrown away with
- * the next ones.
+ * the next ones.  A worker that is started again, because its Gather is rescanned,
+ * adds to the sheet that it finds.
+ *
+ * A leader that has found its box says so there: nobody else's sheets would ever
+ * be taken out.
  *
  * A statement is what the client sent at a time, so what functions scanned is
  * remembered with the query that called them; of very many scans the last ones.
@@ -29,6 +33,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "compat.h"
 #include "facts.h"
@@ -46,6 +51,7 @@ typedef struct Sheet
 typedef struct Box
 {
 	LWLock		lock;
+	int			leader;			/* pid of the one that takes the sheets out */
 	dsa_pointer sheets;
 } Box;
 
@@ -71,6 +77,7 @@ init_facts(void *memory)
 	for (int i = 0; i < new->nboxes; i++)
 	{
 		LWLockInitialize(&new->boxes[i].lock, shared_tranche());
+		new->boxes[i].leader = 0;
 		new->boxes[i].sheets = InvalidDsaPointer;
 	}
 }
@@ -82,6 +89,8 @@ attach_facts(void *arg pg_attribute_unused())
 	part = shared_part(PART_FACTS,
 					   offsetof(FactsPart, boxes) + MaxBackends * sizeof(Box),
 					   init_facts);
+	if (!IsParallelWorker() && MyProcNumber >= 0 && MyProcNumber < part->nboxes)
+		part->boxes[MyProcNumber].leader = MyProcPid;
 }
 
 /* The box of this process's leader; NULL if there is none. */
@@ -96,6 +105,59 @@ leader_box(void)
 	return leader >= 0 && leader < part->nboxes ? &part->boxes[leader] : NULL;
 }
 
+/* The sheet of this query, node and worker; NULL if there is none. */
+static Sheet *
+find_sheet(const Box *box, dsm_handle query, const ScanFacts *facts)
+{
+	Sheet	   *sheet;
+
+	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
+	{
+		sheet = dsa_get_address(shared_area(), p);
+		if (sheet->query == query && sheet->facts.worker == facts->worker &&
+			sheet->facts.plan_node_id == facts->plan_node_id)
+			return sheet;
+	}
+	return NULL;
+}
+
+typedef struct Delivery
+{
+	Box		   *box;
+	dsm_handle	query;
+	const ScanFacts *facts;
+} Delivery;
+
+/* Nobody else adds a sheet of this worker's meanwhile. */
+static void
+publish(void *arg)
+{
+	const Delivery *delivery = arg;
+	Box		   *box = delivery->box;
+	dsa_pointer p;
+	Sheet	   *sheet;
+
+	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	sheet = find_sheet(box, delivery->query, delivery->facts);
+	if (sheet != NULL)
+	{
+		facts_add(&sheet->facts, delivery->facts);
+		LWLockRelease(&box->lock);
+		return;
+	}
+	LWLockRelease(&box->lock);
+
+	p = dsa_allocate(shared_area(), sizeof(Sheet));
+	sheet = dsa_get_address(shared_area(), p);
+	sheet->query = delivery->query;
+	sheet->facts = *delivery->facts;
+
+	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	sheet->next = box->sheets;
+	box->sheets = p;
+	LWLockRelease(&box->lock);
+}
+
 /*
  * facts_publish
  *		In a parallel worker: tell the leader what was done for its query.
@@ -103,24 +165,27 @@ leader_box(void)
 void
 facts_publish(dsm_handle query, const ScanFacts *facts)
 {
-	Box		   *box = leader_box();
-	dsa_pointer p;
-	Sheet	   *sheet;
+	Delivery delivery = {leader_box(), query, facts};
 
-	if (box == NULL)
-		return;
-	p = shared_allocate(sizeof(Sheet));
-	if (!DsaPointerIsValid(p))
-		return;
+	if (delivery.box != NULL &&
+		delivery.box->leader == MyProc->lockGroupLeader->pid)
+		shared_try(publish, &delivery);
+}
 
-	sheet = dsa_get_address(shared_area(), p);
-	sheet->query = query;
-	sheet->facts = *facts;
+/*
+ * facts_add
+ *		Add what was done for a scan to what was done before, or by others.
+ */
+void
+facts_add(ScanFacts *sum, const ScanFacts *facts)
+{
+	/* All processes of a scan get the same ring; keep one. */
+	sum->nbuffers = facts->nbuffers;
+	sum->source = facts->source;
 
-	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
-	sheet->next = box->sheets;
-	box->sheets = p;
-	LWLockRelease(&box->lock);
+	sum->scans += facts->scans;
+	sum->elapsed_ms += facts->elapsed_ms;
+	ring_add_counts(&sum->counts, &facts->counts);
 }
 
 /*
