@@ -228,7 +228,13 @@ remove_oldest_row(void)
 	}
 }
 
-/* Add a row, make room for it if need be, and return it locked. */
+/*
+ * Add a row, make room for it if need be, and return it locked.
+ *
+ * Where max_relations was lowered by much, so many rows have to go that others,
+ * who can't be cancelled while they wait for the lock, would wait for long:
+ * then some go with each row that comes.
+ */
 static SharedRow *
 add_row(const StatsKey *key)
 {
@@ -236,7 +242,8 @@ add_row(const StatsKey *key)
 	bool		found;
 
 	LWLockAcquire(&counters->lock, LW_EXCLUSIVE);
-	while (counters->relations > 0 && counters->relations >= param_max_relations)
+	for (int n = 0; n < MAX_VICTIMS && counters->relations > 0 &&
+		 counters->relations >= param_max_relations; n++)
 		remove_oldest_row();
 
 	row = dshash_find_or_insert(rows, key, &found);
@@ -340,6 +347,8 @@ finish_reader(Reader *reader, bool failed)
 {
 	registry_stop_clock(reader);
 	ring_close(reader->ring);
+	if (!failed)
+		live_free_retired();
 
 	if (param_track && rows != NULL)
 		shared_try(failed ? report_failure : report_end, reader);
