@@ -414,7 +414,8 @@ share_start(const ShareScan *scan)
 
 /*
  * Does the process of this member run, so that waiting for it may help?  Not if
- * it waits itself for a client, a lock, another process or the time.
+ * it waits itself for a client, a lock, another process or the time; or for the
+ * sake of another scan of its: who is last never waits for this one's.
  */
 static bool
 is_running(const Member *member)
@@ -423,6 +424,8 @@ is_running(const Member *member)
 
 	if (info == WAIT_EVENT_BUFFER_IO)
 		return true;			/* for another process's read of a page */
+	if (info == wait_event)
+		return false;
 	switch (info & 0xFF000000)
 	{
 		case PG_WAIT_LOCK:
