@@ -70,13 +70,13 @@ typedef uint32 compat_buf_state;
 #define compat_unlock_buf_header(desc, state)	UnlockBufHdr(desc, state)
 #endif
 
-/* 17 does not tell whether a buffer had to be written before it was evicted. */
+/* 17 does not tell whether a buffer that it evicted had to be written before. */
 #if PG_VERSION_NUM >= 180000
 #define compat_evict_unpinned_buffer(buffer, dirty, flushed) \
 	EvictUnpinnedBuffer(buffer, flushed)
 #else
 #define compat_evict_unpinned_buffer(buffer, dirty, flushed) \
-	(*(flushed) = (dirty), EvictUnpinnedBuffer(buffer))
+	(EvictUnpinnedBuffer(buffer) && (*(flushed) = (dirty), true))
 #endif
 
 /*
