@@ -1156,8 +1156,6 @@ slot_is_clean(const Ring *ring, int slot)
 static bool
 put_off(Ring *ring, int n, Spares *spares)
 {
-	if (!can_put_off(ring))
-		return false;
 	if (spares->last_clean == 0)
 		spares->last_clean = ring->public->nbuffers -
 			(int) (ring->public->counts.blocks - next_to_consume(ring));
@@ -1190,7 +1188,8 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 
 	do
 		lsn = tend_slot(ring, n, spares);
-	while (lsn > ring->flushed && XLogNeedsFlush(lsn) && put_off(ring, n, spares));
+	while (lsn > ring->flushed && can_put_off(ring) && XLogNeedsFlush(lsn) &&
+		   put_off(ring, n, spares));
 
 	return lsn;
 }
