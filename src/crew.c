@@ -36,6 +36,7 @@
 #include "access/relation.h"
 #include "compat.h"
 #include "crew.h"
+#include "enabled.h"
 #include "pgstat.h"
 #include "storage/condition_variable.h"
 #include "storage/spin.h"
@@ -424,6 +425,7 @@ crew_worker_main(dsm_segment *seg pg_attribute_unused(), shm_toc *toc)
 	debug_query_string = shm_toc_lookup(toc, KEY_QUERY, true);
 	pgstat_report_activity(STATE_RUNNING, debug_query_string);
 
+	enabled_listen();
 	init_wait_events();
 	InstrStartParallelQuery();
 	for (int seen = 0; wait_for_next(shared, seen); seen++)

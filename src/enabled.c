@@ -71,8 +71,17 @@ enabled_mark(EnabledMark *mark)
 	mark->offs = mark->now ? pg_atomic_read_u32(mark->now) : 0;
 	mark->calls = 0;
 	mark->off = was_off;
-	if (IsParallelWorker())
-		pqsignal(SIGHUP, SignalHandlerForConfigReload);
+}
+
+/*
+ * enabled_listen
+ *		From now on this parallel worker knows when a reload is pending.
+ */
+void
+enabled_listen(void)
+{
+	Assert(IsParallelWorker());
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 }
 
 /* Do the configuration files, not yet loaded by this backend, say "off"? */

@@ -25,6 +25,7 @@ typedef struct EnabledMark
 
 extern void enabled_assign(bool newval, void *extra);
 extern void enabled_mark(EnabledMark *mark);
+extern void enabled_listen(void);
 extern bool enabled_look(EnabledMark *mark);
 
 /*

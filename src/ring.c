@@ -114,7 +114,10 @@
  */
 #define MAX_FLUSH_ROOM	(2 * FLUSH_BATCH)
 
-/* So many slots are looked at for a clean page to put a dirty one off. */
+/*
+ * So many slots, and those of a read that were put off just before, are looked at
+ * for a clean page to put a dirty one off.
+ */
 #define CLEAN_PROBES	8
 
 /* So many times in a revolution it is looked at whether the ring is too large. */
@@ -357,6 +360,13 @@ pin_limit(const Ring *ring, int max_ahead)
 	if (max_ahead > 0)
 		limit = Min(limit, max_ahead);
 	return Max(1, limit);
+}
+
+/* How large is the ring once it does not size itself any more? */
+static inline int
+size_to_let_go(const Ring *ring)
+{
+	return ring->options.capacity - ring->options.window;
 }
 
 /* Let others see the ring from now on, if the host lets them. */
@@ -1139,13 +1149,16 @@ can_put_off(const Ring *ring)
 		(ring->flush_room > 0 || !sizes_itself(ring));
 }
 
-/* Does the slot hold a clean page that nobody uses? */
+/* Does the slot hold a clean page that nobody uses, or has used again? */
 static inline bool
 slot_is_clean(const Ring *ring, int slot)
 {
-	return ring->strategy->buffers[slot] != InvalidBuffer &&
-		slot_is_unpinned(ring, slot) &&
-		(compat_read_buf_state(slot_header(ring, slot)) & BM_DIRTY) == 0;
+	compat_buf_state state;
+
+	if (ring->strategy->buffers[slot] == InvalidBuffer || !slot_is_unpinned(ring, slot))
+		return false;
+	state = compat_read_buf_state(slot_header(ring, slot));
+	return (state & BM_DIRTY) == 0 && BUF_STATE_GET_USAGECOUNT(state) <= 1;
 }
 
 /*
@@ -1160,7 +1173,7 @@ put_off(Ring *ring, int n, Spares *spares)
 		spares->last_clean = ring->public->nbuffers -
 			(int) (ring->public->counts.blocks - next_to_consume(ring));
 
-	while (spares->probes < CLEAN_PROBES && spares->last_clean > ring->reach)
+	while (spares->probes < ring->reach + CLEAN_PROBES && spares->last_clean > ring->reach)
 	{
 		int			spare = slot_ahead(ring, spares->last_clean--);
 
@@ -1744,12 +1757,23 @@ ring_resume(Ring *ring)
 /*
  * ring_let_go
  *		From now on only watch: the kill switch was thrown.
+ *
+ * Its size does not change any more, but its stream goes on looking ahead: there
+ * has to be room for as much as that may pin.
  */
 void
 ring_let_go(Ring *ring)
 {
 	if (ring->options.observe)
 		return;
+	if (ring->slots != NULL && ring->strategy != NULL)
+	{
+		int			more = size_to_let_go(ring) - ring->public->nbuffers;
+
+		ring_watch(ring);
+		if (more > 0)
+			grow(ring, more);
+	}
 	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
 }
@@ -1847,6 +1871,8 @@ take_back(Ring *ring)
 
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
+	if (ring->options.observe)
+		nbuffers = size_to_let_go(ring);
 	ring->peak = ring->flush_room = ring->excess = 0;
 	ring->put_off = false;
 	ring_keep(ring, false, 0);

@@ -1093,6 +1093,8 @@ find_all_scans(QueryDesc *queryDesc)
 static void
 scan_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
+	if (IsParallelWorker())
+		enabled_listen();
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else

@@ -36,13 +36,14 @@ cursor_that_is_open();
 query_that_runs();
 query_that_hears_of_it_from_another_session();
 workers_that_run();
-workers_that_start_later();
+workers_that_start_later_let_go();
 cursor_that_missed_off_and_on();
 files_that_cannot_be_loaded();
 prewarm_that_runs();
 new_scans_get_no_ring();
 prewarm_gets_no_ring();
 on_again();
+workers_that_let_go_have_room();
 
 $node->stop;
 log_is_clean($node, 'kill switch');
@@ -180,15 +181,19 @@ sub query_that_hears_of_it_from_another_session
 # A session whose leader reads nothing, and so does not look, nor pass the word on.
 sub session_that_only_leads
 {
+	my ($scan_ring) = @_;
+
 	return session_with(
 		$node, %with_library,
+		'pg_ringctl.scan_ring' => $scan_ring,
 		max_parallel_workers_per_gather => 2,
+		seq_page_cost => 0,
 		parallel_leader_participation => 'off');
 }
 
 sub workers_that_run
 {
-	my $session = session_that_only_leads();
+	my $session = session_that_only_leads('128kB');
 	my $pid = pid_of($session);
 	my $gate = session($node);
 
@@ -222,24 +227,45 @@ END $$));
 # The leader, in the middle of a statement, still has it on, and hands that on.
 sub workers_that_start_later
 {
-	my $session = session_that_only_leads();
+	my ($table, $scan_ring) = @_;
+	my $session = session_that_only_leads($scan_ring);
 	my $pid = pid_of($session);
 	my $gate = close_gate($node);
 
-	load_table($node, 'workers_start', $pages);
 	start_query($session,
-		'DO $$ BEGIN PERFORM through_gate(1, 1); PERFORM sum(id) FROM workers_start; END $$'
+		"DO \$\$ BEGIN PERFORM through_gate(1, 1); PERFORM sum(id) FROM $table; END \$\$"
 	);
 	wait_at_gate($node, $pid);
 	switch('off');
 	open_gate($gate);
 	finish_query($session);
 	$session->quit;
-	is(counters($node, 'workers_start', 'workers'),
-		2, 'workers that start later: two have read it');
-	has_let_go('workers_start', 't',
-		'workers that start later: their rings are let go');
+	is(counters($node, $table, 'scans, workers, blocks'),
+		"1|2|$pages",
+		"workers that start later, scan_ring = $scan_ring: two have read it");
+	rows_add_up($node, 'workers that start later');
 	switch('on');
+}
+
+sub workers_that_start_later_let_go
+{
+	load_table($node, 'start_later', $pages);
+	workers_that_start_later('start_later', '128kB');
+	is(counters($node, 'start_later', 'escapes_dirty > 0'),
+		't', 'workers that start later: their rings are let go');
+}
+
+# A ring that would size itself, and is let go as soon as it is made, has room for
+# all that look-ahead pins.
+sub workers_that_let_go_have_room
+{
+	load_table($node, 'clean', $pages);
+	$node->safe_psql('postgres', 'VACUUM (FREEZE) clean');
+	# that is much, and nothing of the table is there
+	configure($node, shared_buffers => '64MB', max_connections => 10);
+	workers_that_start_later('clean', -1);
+	is(counters($node, 'clean', 'escapes_pinned, escapes_dirty'),
+		'0|0', 'workers that start later: what they let go has room');
 }
 
 # What was let go stays so until the scan ends.
