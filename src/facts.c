@@ -41,6 +41,12 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
+/* So many sheets are in a box at most: 20 MB. */
+#define MAX_SHEETS			100000
+
+/* So many of the newest are looked at for one of the same worker and node. */
+#define MAX_SHEETS_SEARCHED	256
+
 typedef struct Sheet
 {
 	dsa_pointer next;
@@ -52,6 +58,7 @@ typedef struct Box
 {
 	LWLock		lock;
 	int			leader;			/* pid of the one that takes the sheets out */
+	int			nsheets;
 	dsa_pointer sheets;
 } Box;
 
@@ -78,6 +85,7 @@ init_facts(void *memory)
 	{
 		LWLockInitialize(&new->boxes[i].lock, shared_tranche());
 		new->boxes[i].leader = 0;
+		new->boxes[i].nsheets = 0;
 		new->boxes[i].sheets = InvalidDsaPointer;
 	}
 }
@@ -105,13 +113,14 @@ leader_box(void)
 	return leader >= 0 && leader < part->nboxes ? &part->boxes[leader] : NULL;
 }
 
-/* The sheet of this query, node and worker; NULL if there is none. */
+/* The sheet of this query, node and worker; NULL if none is found. */
 static Sheet *
 find_sheet(const Box *box, dsm_handle query, const ScanFacts *facts)
 {
+	dsa_pointer p = box->sheets;
 	Sheet	   *sheet;
 
-	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
+	for (int i = 0; i < MAX_SHEETS_SEARCHED && DsaPointerIsValid(p); i++, p = sheet->next)
 	{
 		sheet = dsa_get_address(shared_area(), p);
 		if (sheet->query == query && sheet->facts.worker == facts->worker &&
@@ -136,16 +145,16 @@ publish(void *arg)
 	Box		   *box = delivery->box;
 	dsa_pointer p;
 	Sheet	   *sheet;
+	bool		full;
 
 	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	full = box->nsheets >= MAX_SHEETS;
 	sheet = find_sheet(box, delivery->query, delivery->facts);
 	if (sheet != NULL)
-	{
 		facts_add(&sheet->facts, delivery->facts);
-		LWLockRelease(&box->lock);
-		return;
-	}
 	LWLockRelease(&box->lock);
+	if (sheet != NULL || full)
+		return;
 
 	p = dsa_allocate(shared_area(), sizeof(Sheet));
 	sheet = dsa_get_address(shared_area(), p);
@@ -155,6 +164,7 @@ publish(void *arg)
 	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
 	sheet->next = box->sheets;
 	box->sheets = p;
+	box->nsheets++;
 	LWLockRelease(&box->lock);
 }
 
@@ -245,6 +255,7 @@ facts_discard(dsm_handle query)
 		if (query == DSM_HANDLE_INVALID || sheet->query == query)
 		{
 			*link = sheet->next;
+			box->nsheets--;
 			dsa_free(shared_area(), p);
 		}
 		else
