@@ -169,12 +169,12 @@ init_share(void *part)
 void
 share_attach(void)
 {
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("RingShare");
 	if (share == NULL)
 		share = shared_part(PART_SHARE,
 							offsetof(SharePart, members) +
 							members_wanted() * sizeof(Member), init_share);
-	if (wait_event == 0)
-		wait_event = WaitEventExtensionNew("RingShare");
 }
 
 static inline bool
