@@ -26,9 +26,9 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "compat.h"
 #include "enabled.h"
-#include "access/parallel.h"
 #include "miscadmin.h"
 #include "params.h"
 #include "postmaster/interrupt.h"

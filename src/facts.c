@@ -175,7 +175,7 @@ publish(void *arg)
 void
 facts_publish(dsm_handle query, const ScanFacts *facts)
 {
-	Delivery delivery = {leader_box(), query, facts};
+	Delivery	delivery = {leader_box(), query, facts};
 
 	if (delivery.box != NULL &&
 		delivery.box->leader == MyProc->lockGroupLeader->pid)
