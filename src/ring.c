@@ -55,7 +55,8 @@
  * pages that follow, a batch of them, so that one wait for the WAL's disk
  * serves many pages; half a batch earlier we ask the WAL writer to go ahead,
  * so that mostly there is nothing left to wait for.  A ring that sizes itself
- * makes room for the batch.
+ * makes room for the batch; and if it has to wait nevertheless, for four, so that
+ * the WAL writer flushes one while others gather.
  *
  * Where few pages are dirty, as behind an UPDATE of some rows, a batch would
  * take a large ring.  Instead such a page is put off: it is exchanged with the
@@ -109,10 +110,10 @@
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
- * Where few pages are dirty, so many slots serve that purpose, at most: the WAL
- * writer flushes one batch while another one gathers.
+ * So many slots serve that purpose, at most: the WAL writer begins to flush when a
+ * batch is there, and others gather until it has.
  */
-#define MAX_FLUSH_ROOM	(2 * FLUSH_BATCH)
+#define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
 /*
  * So many slots, and those of a read that were put off just before, are looked at
@@ -193,7 +194,6 @@ struct Ring
 								 * revolution */
 	int			flush_room;		/* of them, to flush WAL for many pages */
 	int			quarters_unflushed; /* since that was needed */
-	bool		put_off;		/* dirty pages, since the last flush */
 	bool		shared;			/* with others who follow, or are in front */
 	int64		behind;			/* blocks that the last of them is behind */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
@@ -1182,7 +1182,6 @@ put_off(Ring *ring, int n, Spares *spares)
 			spares->probes = 0;
 			exchange_slots(ring, slot_ahead(ring, n), spare);
 			ring->quarters_unflushed = 0;
-			ring->put_off = true;
 			return true;
 		}
 		spares->probes++;
@@ -1211,8 +1210,7 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 static XLogRecPtr
 batch_lsn(const Ring *ring)
 {
-	int			batch = Min(ring->public->nbuffers,
-							ring->reach + Max(FLUSH_BATCH, ring->flush_room));
+	int			batch = Min(ring->public->nbuffers, ring->reach + FLUSH_BATCH);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	for (int n = 1; n <= batch; n++)
@@ -1252,9 +1250,7 @@ flush_wal(Ring *ring, XLogRecPtr lsn)
 		compat_submit_staged();
 		XLogFlush(lsn);
 		ring->public->counts.wal_flushes++;
-		if (ring->put_off)
-			ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
-		ring->put_off = false;
+		ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
 	}
 	ring->flushed = Max(ring->flushed, lsn);
 }
@@ -1874,7 +1870,6 @@ take_back(Ring *ring)
 	if (ring->options.observe)
 		nbuffers = size_to_let_go(ring);
 	ring->peak = ring->flush_room = ring->excess = 0;
-	ring->put_off = false;
 	ring_keep(ring, false, 0);
 	set_size(ring, nbuffers);
 
