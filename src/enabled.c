@@ -80,8 +80,12 @@ enabled_mark(EnabledMark *mark)
 void
 enabled_listen(void)
 {
+	static bool listening = false;
+
 	Assert(IsParallelWorker());
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	if (!listening)
+		pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	listening = true;
 }
 
 /* Do the configuration files, not yet loaded by this backend, say "off"? */
