@@ -197,17 +197,7 @@ sub workers_that_run
 	my $pid = pid_of($session);
 	my $gate = session($node);
 
-	$node->safe_psql(
-		'postgres', q(
-CREATE TABLE barrier ();
-CREATE FUNCTION through_barrier(id integer, gate integer) RETURNS boolean
-LANGUAGE plpgsql PARALLEL SAFE AS $$
-BEGIN
-    IF id >= gate THEN
-        PERFORM FROM barrier;
-    END IF;
-    RETURN true;
-END $$));
+	create_barrier($node);
 	load_table($node, 'workers_run', $pages);
 	$gate->query_safe('BEGIN; LOCK TABLE barrier');
 	start_query($session,

@@ -47,19 +47,8 @@ BEGIN
         RAISE EXCEPTION '% rings', (SELECT count(*) FROM pg_ringctl_rings WHERE pid = pg_backend_pid());
     END IF;
     RETURN true;
-END $$;
-
--- A gate for every process of a parallel query: closed while somebody else has
--- locked the table.
-CREATE TABLE barrier ();
-CREATE FUNCTION through_barrier(id integer, gate integer) RETURNS boolean
-LANGUAGE plpgsql PARALLEL SAFE AS $$
-BEGIN
-    IF id >= gate THEN
-        PERFORM FROM barrier;
-    END IF;
-    RETURN true;
 END $$));
+create_barrier($node);
 load_table($node, $_, $pages) foreach qw(big other);
 my $observer = session($node);
 my $io_workers =

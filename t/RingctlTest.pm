@@ -26,6 +26,7 @@ our @EXPORT = qw(
   fails
   close_gate
   open_gate
+  create_barrier
   start_query
   wait_at_gate
   finish_query
@@ -199,6 +200,25 @@ sub open_gate
 
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	$gate->quit;
+}
+
+# A gate for every process of a parallel query: in "through_barrier(id, 100)" they
+# wait from the row 100 on while somebody else has locked the table "barrier".
+sub create_barrier
+{
+	my ($node) = @_;
+
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE barrier ();
+CREATE FUNCTION through_barrier(id integer, gate integer) RETURNS boolean
+LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+    IF id >= gate THEN
+        PERFORM FROM barrier;
+    END IF;
+    RETURN true;
+END $$));
 }
 
 # Have a session start a query, and don't wait for its result.
