@@ -67,8 +67,6 @@ SELECT hot_survives(), cached('loaded') <= ring_buffers AS in_ring, escapes_pinn
        wal_flushes <= 10 AS few_flushes, exact() FROM stats('loaded');
 ROLLBACK;
 SET pg_ringctl.scan_ring = '2MB';
-CALL load();
-VACUUM (FREEZE) loaded;
 CHECKPOINT;
 SELECT fresh();
 BEGIN;
