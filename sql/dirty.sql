@@ -29,6 +29,18 @@ SELECT fresh();
 SELECT count(*), sum(id) FROM loaded;
 SELECT hot_survives(), escapes_pinned, escapes_dirty, wal_flushes, exact() FROM stats('loaded');
 
+-- After the first flush that it waited for, the ring has room for two batches, 256
+-- pages, and more: one for the WAL writer to flush while another gathers; it takes
+-- no sharing.
+SET pg_ringctl.share_scans = off;
+SET pg_ringctl.max_ring = '8MB';
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT cached('loaded') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
+       ring_buffers > 256 OR wal_flushes = 0 AS has_room, exact() FROM stats('loaded');
+RESET pg_ringctl.max_ring;
+RESET pg_ringctl.share_scans;
+
 -- of every size; a small one cannot leave all the flushing to the WAL writer
 CREATE FUNCTION first_scan(scan_ring text) RETURNS TABLE (ring text, hot boolean, in_ring boolean,
     escapes_pinned bigint, escapes_dirty bigint, flushed boolean, exact boolean) LANGUAGE sql

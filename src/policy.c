@@ -18,7 +18,9 @@
  *
  *	   It looks ahead no farther than is of use: see useful_lookahead().
  *
- *	5. What comes out of 3 and 4 is capped by max_ring.
+ *	5. What comes out of 3 and 4 is capped by max_ring.  What that leaves to a
+ *	   ring that sizes itself is for what others have still to come to, where
+ *	   scans share, and for more batches of dirty pages.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -191,7 +193,7 @@ most_buffers(Relation rel, bool maintenance)
 static void
 set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
 {
-	options->nbuffers = options->capacity = cap_ring(nbuffers);
+	options->nbuffers = options->capacity = options->enough = cap_ring(nbuffers);
 	options->max_ahead = options->near_ahead = 0;
 	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
 }
@@ -202,7 +204,7 @@ set_own_size(Relation rel, RingOptions *options)
 {
 	int			most = most_buffers(rel, options->maintenance);
 
-	options->capacity = cap_ring(most);
+	options->capacity = options->enough = cap_ring(most);
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
 	options->max_ahead = useful_lookahead(rel, options->maintenance);
@@ -251,6 +253,18 @@ add_window(RingOptions *options)
 	options->capacity = capacity;
 }
 
+/*
+ * Let it grow farther while it waits for WAL again and again, too, by more
+ * batches: the window, where there is one, may be room enough.
+ */
+static void
+add_flush_room(RingOptions *options)
+{
+	int			more = ring_most_flush_room() - ring_flush_batch();
+
+	options->capacity = Max(options->capacity, cap_ring(options->enough + more));
+}
+
 /* As policy_for_scan(), for a scan that does maintenance or another. */
 static void
 choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
@@ -267,13 +281,17 @@ choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	if (mode != MODE_CONTROL)
 	{
 		set_fixed_size(options, 0, SOURCE_SERVER);
-		options->nbuffers = options->capacity = ring_server_buffers();
+		options->nbuffers = options->capacity = options->enough = ring_server_buffers();
 		options->observe = true;
 	}
 	if (nblocks <= (BlockNumber) threshold)
 		set_fixed_size(options, 0, SOURCE_THRESHOLD);
-	if (options->capacity > options->nbuffers && param_share_scans)
-		add_window(options);
+	if (options->capacity > options->nbuffers)
+	{
+		if (param_share_scans)
+			add_window(options);
+		add_flush_room(options);
+	}
 
 	if (reasons != NULL)
 	{

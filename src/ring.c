@@ -110,8 +110,9 @@
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
- * So many slots serve that purpose, at most: the WAL writer begins to flush when a
- * batch is there, and others gather until it has.
+ * The most slots that a ring has room for because their WAL is not flushed: the
+ * WAL writer begins to flush when a batch is there, and others gather until it
+ * has.
  */
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
@@ -335,6 +336,17 @@ ring_flush_batch(void)
 	return FLUSH_BATCH;
 }
 
+/*
+ * ring_most_flush_room
+ *		The same where every page is dirty, so that the WAL writer can flush for
+ *		some while others gather.
+ */
+int
+ring_most_flush_room(void)
+{
+	return MAX_FLUSH_ROOM;
+}
+
 /* The ring has so many slots from now on. */
 static void
 set_size(Ring *ring, int nbuffers)
@@ -360,13 +372,6 @@ pin_limit(const Ring *ring, int max_ahead)
 	if (max_ahead > 0)
 		limit = Min(limit, max_ahead);
 	return Max(1, limit);
-}
-
-/* How large is the ring once it does not size itself any more? */
-static inline int
-size_to_let_go(const Ring *ring)
-{
-	return ring->options.capacity - ring->options.window;
 }
 
 /* Let others see the ring from now on, if the host lets them. */
@@ -1764,7 +1769,7 @@ ring_let_go(Ring *ring)
 		return;
 	if (ring->slots != NULL && ring->strategy != NULL)
 	{
-		int			more = size_to_let_go(ring) - ring->public->nbuffers;
+		int			more = ring->options.enough - ring->public->nbuffers;
 
 		ring_watch(ring);
 		if (more > 0)
@@ -1868,7 +1873,7 @@ take_back(Ring *ring)
 	/* Begin with the size that the last one found to be right. */
 	nbuffers = Max(ring->options.nbuffers, Min(lent.last, ring->options.capacity));
 	if (ring->options.observe)
-		nbuffers = size_to_let_go(ring);
+		nbuffers = ring->options.enough;
 	ring->peak = ring->flush_room = ring->excess = 0;
 	ring_keep(ring, false, 0);
 	set_size(ring, nbuffers);

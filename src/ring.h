@@ -34,9 +34,11 @@ typedef struct RingOptions
 {
 	int			nbuffers;		/* size in buffers, 0: read without a ring */
 	int			capacity;		/* what it may grow to; nbuffers: it stays so */
+	int			enough;			/* of that, for all that look-ahead may pin */
 	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
 	int			near_ahead;		/* and this may be faster; 0: it isn't */
-	int			window;			/* most blocks to keep for other scans */
+	int			window;			/* most blocks to keep for other scans: part
+								 * of capacity */
 	RingSource	source;			/* why this size */
 	int			headroom;		/* buffers of it that look-ahead may not pin */
 	bool		observe;		/* only watch: behave exactly as the server */
@@ -162,6 +164,7 @@ extern bool ring_check_server(void);
 extern void ring_require_server(void);
 extern int	ring_server_buffers(void);
 extern int	ring_flush_batch(void);
+extern int	ring_most_flush_room(void);
 
 extern Ring *ring_create(const RingOptions *options, const RingHost *host,
 						 void *host_arg);
