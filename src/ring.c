@@ -571,6 +571,13 @@ slot_changed(const Ring *ring, int slot)
 		 !BufferTagsEqual(&slot_header(ring, slot)->tag, &ring->slots[slot].tag));
 }
 
+/* Does the ring keep itself closed, and so dirty pages inside? */
+static inline bool
+keeps_dirty(const Ring *ring)
+{
+	return ring->options.write_dirty && !ring->options.observe;
+}
+
 /*
  * Why did the server not reuse this slot's buffer?  It looks at pins first,
  * then at the usage count, then at the page.  We look a little later than it
@@ -586,8 +593,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
-	bool		pinned_by_us = slot->state == SLOT_PINNED ||
-		ring->options.observe || !ring->options.write_dirty;
+	bool		pinned_by_us = slot->state == SLOT_PINNED || !keeps_dirty(ring);
 
 	if (!slot_holds_page(slot))
 		return SLOT_LOST;		/* nothing of ours stays behind */
@@ -741,8 +747,7 @@ came_round(const Ring *ring)
 {
 	int			next = slot_ahead(ring, 1);
 
-	if (!ring->options.observe && ring->options.write_dirty &&
-		ring->public->nbuffers > ring->reach)
+	if (keeps_dirty(ring) && ring->public->nbuffers > ring->reach)
 		return ring->strategy->buffers[next] != ring->slots[next].buffer;
 	return slot_changed(ring, next);
 }
@@ -1149,8 +1154,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 static inline bool
 can_put_off(const Ring *ring)
 {
-	return ring->options.write_dirty && !ring->options.observe && !ring->shared &&
-		!may_find_own_blocks(ring) &&
+	return !ring->shared && !may_find_own_blocks(ring) &&
 		(ring->flush_room > 0 || !sizes_itself(ring));
 }
 
@@ -1194,9 +1198,33 @@ put_off(Ring *ring, int n, Spares *spares)
 	return false;
 }
 
+/* How much WAL is there to be flushed? */
+static XLogRecPtr
+end_of_wal(void)
+{
+	return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetXLogInsertRecPtr();
+}
+
+/*
+ * Would WAL have to be flushed for a page with this LSN?
+ *
+ * It was read without a lock and may be nonsense, or the page is damaged: never
+ * ask for more WAL than there is, but leave such a page to the server.
+ */
+static bool
+needs_flush(Ring *ring, XLogRecPtr lsn)
+{
+	if (lsn <= ring->flushed)
+		return false;
+	if (XLogNeedsFlush(lsn))
+		return lsn <= end_of_wal();
+	ring->flushed = lsn;
+	return false;
+}
+
 /*
  * As tend_slot(), but a page whose WAL would have to be flushed is put off, if
- * that can be.
+ * that can be.  Returns an LSN only if WAL must be flushed up to it.
  */
 static XLogRecPtr
 tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
@@ -1204,9 +1232,11 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 	XLogRecPtr	lsn;
 
 	do
+	{
 		lsn = tend_slot(ring, n, spares);
-	while (lsn > ring->flushed && can_put_off(ring) && XLogNeedsFlush(lsn) &&
-		   put_off(ring, n, spares));
+		if (!keeps_dirty(ring) || !needs_flush(ring, lsn))
+			return InvalidXLogRecPtr;
+	} while (can_put_off(ring) && put_off(ring, n, spares));
 
 	return lsn;
 }
@@ -1233,31 +1263,21 @@ batch_lsn(const Ring *ring)
 }
 
 /*
- * Make sure that WAL is flushed up to lsn, which belongs to a page that may be
- * reused before the next call.
- *
- * An LSN that was read without a lock may be nonsense; never ask for more WAL
- * than there is, but leave such a page to the server.
+ * Flush WAL up to lsn, which belongs to a page that may be reused before the next
+ * call; and, as it has to be waited for, for those that come after it.
  */
 static void
 flush_wal(Ring *ring, XLogRecPtr lsn)
 {
-	if (XLogNeedsFlush(lsn))
-	{
-		XLogRecPtr	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) :
-			GetXLogInsertRecPtr();
-		XLogRecPtr	batch = batch_lsn(ring);
+	XLogRecPtr	batch = batch_lsn(ring);
 
-		if (lsn > end)
-			return;
-		if (batch > lsn && batch <= end)
-			lsn = batch;
-		compat_submit_staged();
-		XLogFlush(lsn);
-		ring->public->counts.wal_flushes++;
-		ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
-	}
+	if (needs_flush(ring, batch))
+		lsn = Max(lsn, batch);
+	compat_submit_staged();
+	XLogFlush(lsn);
 	ring->flushed = Max(ring->flushed, lsn);
+	ring->public->counts.wal_flushes++;
+	ring->flush_room = Min(2 * ring->flush_room, MAX_FLUSH_ROOM);
 }
 
 /* Where it is remembered how many reads there had been at a block. */
@@ -1532,11 +1552,11 @@ end_quarter(Ring *ring)
  * instead: the new slots come next.  Returns whether it did.
  */
 static bool
-make_flush_room(Ring *ring, XLogRecPtr lsn)
+make_flush_room(Ring *ring)
 {
 	int			more;
 
-	if (!sizes_itself(ring) || !XLogNeedsFlush(lsn))
+	if (!sizes_itself(ring))
 		return false;
 	ring->quarters_unflushed = 0;
 	ring->flush_room = Max(ring->flush_room, FLUSH_BATCH);
@@ -1648,10 +1668,10 @@ tend(Ring *ring, BlockNumber block)
 		ring->calls_at_rest <= ring->max_at_rest)
 		look_farther(ring);
 
-	if (ring->options.observe || !ring->options.write_dirty)
+	if (!keeps_dirty(ring))
 		return;
 
-	if (lsn > ring->flushed && !make_flush_room(ring, lsn))
+	if (needs_flush(ring, lsn) && !make_flush_room(ring))
 		flush_wal(ring, lsn);
 	announce_wal(ring);
 }
