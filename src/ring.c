@@ -117,8 +117,8 @@
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
 /*
- * So many slots, and those of a read that were put off just before, are looked at
- * for a clean page to put a dirty one off.
+ * For a clean page to put a dirty one off, so many slots are looked at, and as many
+ * as a read takes, which may hold those that were put off just before.
  */
 #define CLEAN_PROBES	8
 
@@ -844,6 +844,15 @@ next_to_consume(const Ring *ring)
 	return ring->public->counts.consumed + ring->public->counts.unconsumed;
 }
 
+/* In how many slots are blocks that are being read, or were and wait for it? */
+static inline int
+slots_ahead(const Ring *ring)
+{
+	int64		asked = ring->public->counts.blocks - next_to_consume(ring);
+
+	return (int) Max(0, asked - ring->pending);
+}
+
 /*
  * ring_consume
  *		The reader holds this block now: it has got it, and what was asked for
@@ -1179,8 +1188,7 @@ static bool
 put_off(Ring *ring, int n, Spares *spares)
 {
 	if (spares->last_clean == 0)
-		spares->last_clean = ring->public->nbuffers -
-			(int) (ring->public->counts.blocks - next_to_consume(ring));
+		spares->last_clean = ring->public->nbuffers - slots_ahead(ring);
 
 	while (spares->probes < ring->reach + CLEAN_PROBES && spares->last_clean > ring->reach)
 	{
@@ -1794,6 +1802,7 @@ ring_let_go(Ring *ring)
 		ring_watch(ring);
 		if (more > 0)
 			grow(ring, more);
+		ring->misses_seen = misses_so_far(ring);
 	}
 	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
