@@ -295,7 +295,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_escapes() IS
-'buffers that escaped from a ring and still hold the page that they had then';
+'buffers that escaped from a ring, are in no ring now, and still hold the page that they had then';
 
 CREATE VIEW pg_ringctl_escapes AS
     SELECT e.bufferid, e.datid, e.relid, c.relname, e.relforknumber,

@@ -53,7 +53,7 @@ typedef struct StatsRow
 
 /*
  * One reader of a relation, from its first block until it ends or fails.
- * scan.c and prewarm.c embed it, as their first member.
+ * scan.c embeds it, as its first member; load.c uses it as it is.
  */
 typedef struct Reader
 {

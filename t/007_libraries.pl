@@ -2,6 +2,7 @@
 # nothing: it keeps nobody out, queries work, only its functions raise an
 # error.  An old and a new library in one cluster count each for themselves.
 # DROP EXTENSION takes nothing from the sessions that have the library.
+# auto_explain goes on beside it, and shows its option where it can.
 
 use strict;
 use warnings FATAL => 'all';
@@ -23,6 +24,13 @@ $node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
 
 drop_extension_in_the_middle_of_a_scan();
 log_is_clean($node, 'drop extension');
+SKIP:
+{
+	skip 'auto_explain is not installed', 1
+	  if $node->psql('postgres', q(LOAD 'auto_explain')) != 0;
+	auto_explain_beside();
+	log_is_clean($node, 'auto_explain');
+}
 SKIP:
 {
 	my $reason = why_not_compile();
@@ -67,6 +75,38 @@ sub drop_extension_in_the_middle_of_a_scan
 	is(counters($node, 'dropped', 'scans'),
 		'3', 'CREATE EXTENSION again: and counts');
 	$session->quit;
+}
+
+# From 19 on it takes options of other libraries, that are loaded before it.
+sub auto_explain_beside
+{
+	my $takes_options =
+	  $node->safe_psql('postgres', 'SHOW server_version_num') >= 190000;
+	my $session = session_with(
+		$node,
+		session_preload_libraries => 'pg_ringctl,auto_explain',
+		'auto_explain.log_min_duration' => 0,
+		'auto_explain.log_analyze' => 'on',
+		$takes_options
+		? ('auto_explain.log_extension_options' => 'ring')
+		: ());
+	my $offset = -s $node->logfile;
+
+	is($session->query_safe('SELECT sum(id) FROM dropped'),
+		$sum, 'auto_explain: a scan beside it');
+	$session->quit;
+
+	my $log = slurp_file($node->logfile, $offset);
+	my $shown = qr/Ring Blocks: total=$pages /;
+	like($log, qr/Seq Scan on dropped/, 'auto_explain: writes the plan');
+	if ($takes_options)
+	{
+		like($log, $shown, 'auto_explain: with what the ring did');
+	}
+	else
+	{
+		unlike($log, $shown, 'auto_explain: without the ring');
+	}
 }
 
 # A function of the extension, of another library, with another name.
