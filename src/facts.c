@@ -189,9 +189,12 @@ facts_publish(dsm_handle query, const ScanFacts *facts)
 void
 facts_add(ScanFacts *sum, const ScanFacts *facts)
 {
-	/* All processes of a scan get the same ring; keep one. */
-	sum->nbuffers = facts->nbuffers;
-	sum->source = facts->source;
+	/* Each process has a ring of its own: the largest is shown. */
+	if (facts->nbuffers >= sum->nbuffers)
+	{
+		sum->nbuffers = facts->nbuffers;
+		sum->source = facts->source;
+	}
 
 	sum->scans += facts->scans;
 	sum->elapsed_ms += facts->elapsed_ms;
