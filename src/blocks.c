@@ -68,8 +68,8 @@ check_window(int window)
 	if (window < 1 || window > REORDER_MAX_WINDOW)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("window must be between %d and %d blocks",
-						1, REORDER_MAX_WINDOW)));
+				 errmsg("\"%s\" must be between %d and %d",
+						"window_blocks", 1, REORDER_MAX_WINDOW)));
 }
 
 /* How many blocks are listed; those listed twice count twice. */

@@ -418,7 +418,7 @@ crew_worker_main(dsm_segment *seg pg_attribute_unused(), shm_toc *toc)
 	if (shared->magic != CREW_MAGIC)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("library \"%s\" was replaced while the session had loaded it",
+				 errmsg("library \"%s\" was replaced while the session was using it",
 						"pg_ringctl"),
 				 errhint("Start a new session.")));
 

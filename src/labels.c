@@ -464,7 +464,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("argument \"%s\" must not be null", "relation")));
+				 errmsg("\"%s\" cannot be null", "relation")));
 
 	for (int i = 0; i < NUM_SETTINGS; i++)
 		settings.values[i] = PG_ARGISNULL(i + 1) ? NULL :

@@ -402,7 +402,7 @@ policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 							ring);
 		case SOURCE_CHOSEN:
 			return psprintf("chosen because %s is -1: "
-							"%d buffers to begin with, up to %d where look-ahead, dirty pages or sharing need them",
+							"%d buffers or more to begin with, up to %d where look-ahead, dirty pages or sharing need them",
 							ring, options->nbuffers, options->capacity);
 		case SOURCE_MAX_RING:
 			return psprintf("%s%scapped by pg_ringctl.max_ring%s",

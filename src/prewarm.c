@@ -86,8 +86,8 @@ prewarm_check_ring(int ring_kb)
 		(ring_kb > 0 && ring_kb < RING_MIN_KB))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ring size must be -1, 0 or between %d kB and %d kB",
-						RING_MIN_KB, RING_MAX_KB),
+				 errmsg("\"%s\" must be -1, 0 or between %d kB and %d kB",
+						"ring_kb", RING_MIN_KB, RING_MAX_KB),
 				 errhint("-1 is the ring that a sequential scan would get, 0 is no ring.")));
 }
 
@@ -98,8 +98,8 @@ check_workers(int workers)
 	if (workers < 0 || workers > MAX_PARALLEL_WORKER_LIMIT)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of workers must be between 0 and %d",
-						MAX_PARALLEL_WORKER_LIMIT)));
+				 errmsg("\"%s\" must be between %d and %d",
+						"workers", 0, MAX_PARALLEL_WORKER_LIMIT)));
 }
 
 /*

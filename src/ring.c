@@ -401,7 +401,8 @@ leave(Ring *ring)
 
 /*
  * ring_create
- *		Make a ring of exactly options->nbuffers buffers, 0 for none.
+ *		Make a ring of options->nbuffers buffers, 0 for none.  One that sizes
+ *		itself begins with the size of the session's last one, if that is larger.
  *
  * host is called with host_arg for as long as the ring lives.
  *
