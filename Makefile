@@ -8,6 +8,7 @@ MODULE_big = pg_ringctl
 OBJS = \
 	$(WIN32RES) \
 	pg_ringctl.o \
+	src/args.o \
 	src/blocks.o \
 	src/crew.o \
 	src/depth.o \

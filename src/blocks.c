@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "args.h"
 #include "funcapi.h"
 #include "load.h"
 #include "miscadmin.h"
@@ -60,16 +61,6 @@ parse_mode(const char *mode)
 			 errmsg("invalid reorder mode: \"%s\"", mode),
 			 errhint("Valid reorder modes are \"none\", \"zigzag\", and \"sorted\".")));
 	return REORDER_NONE;		/* keep compiler quiet */
-}
-
-static void
-check_window(int window)
-{
-	if (window < 1 || window > REORDER_MAX_WINDOW)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" must be between %d and %d",
-						"window_blocks", 1, REORDER_MAX_WINDOW)));
 }
 
 /* How many blocks are listed; those listed twice count twice. */
@@ -125,17 +116,17 @@ check_list(BlocksJob *job)
 static void
 get_job(BlocksJob *job, FunctionCallInfo fcinfo)
 {
-	prewarm_check_not_null(fcinfo, 1, "blocks");
-	prewarm_check_not_null(fcinfo, 2, "ring_kb");
-	prewarm_check_not_null(fcinfo, 3, "window_blocks");
-	prewarm_check_not_null(fcinfo, 4, "reorder");
+	args_check_not_null(fcinfo, 1, "blocks");
+	args_check_not_null(fcinfo, 2, "ring_kb");
+	args_check_not_null(fcinfo, 3, "window_blocks");
+	args_check_not_null(fcinfo, 4, "reorder");
 
 	job->ring_kb = PG_GETARG_INT32(2);
 	job->window = PG_GETARG_INT32(3);
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	prewarm_check_ring(job->ring_kb);
 	prewarm_check_enabled(job->ring_kb);
-	check_window(job->window);
+	args_check_between("window_blocks", job->window, 1, REORDER_MAX_WINDOW);
 
 	relations_open_to_read(&job->open, PG_GETARG_OID(0));
 	relations_check_storage(job->open.rel, MAIN_FORKNUM, job->ring_kb != 0);

@@ -44,6 +44,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "args.h"
 #include "catalog/catalog.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
@@ -461,10 +462,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 {
 	PolicySettings settings;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("\"%s\" cannot be null", "relation")));
+	args_check_not_null(fcinfo, 0, "relation");
 
 	for (int i = 0; i < NUM_SETTINGS; i++)
 		settings.values[i] = PG_ARGISNULL(i + 1) ? NULL :

@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "args.h"
 #include "catalog/pg_inherits.h"
 #include "compat.h"
 #include "escapes.h"
@@ -471,10 +472,7 @@ pg_ringctl_map(PG_FUNCTION_ARGS)
 	Escape	   *escaped;
 
 	ring_require_server();
-	if (width < 1 || width > MAP_MAX_WIDTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" must be between %d and %d", "width", 1, MAP_MAX_WIDTH)));
+	args_check_between("width", width, 1, MAP_MAX_WIDTH);
 	if (has_relation)
 		relation = locator_of(PG_GETARG_OID(1));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "args.h"
 #include "compat.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -44,19 +45,6 @@ typedef struct PrewarmJob
 	int64		first_block;
 	int64		last_block;		/* the last one to be read: first - 1 if none */
 } PrewarmJob;
-
-/*
- * prewarm_check_not_null
- *		Raise an error if an argument is null that may not be.
- */
-void
-prewarm_check_not_null(FunctionCallInfo fcinfo, int argno, const char *name)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("\"%s\" cannot be null", name)));
-}
 
 static PrewarmMode
 parse_mode(const char *mode)
@@ -91,17 +79,6 @@ prewarm_check_ring(int ring_kb)
 				 errhint("-1 is the ring that a sequential scan would get, 0 is no ring.")));
 }
 
-/* Raise an error if there can't be so many workers. */
-static void
-check_workers(int workers)
-{
-	if (workers < 0 || workers > MAX_PARALLEL_WORKER_LIMIT)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" must be between %d and %d",
-						"workers", 0, MAX_PARALLEL_WORKER_LIMIT)));
-}
-
 /*
  * prewarm_get_options
  *		Check the arguments with these numbers, and fill in the options.
@@ -110,15 +87,16 @@ void
 prewarm_get_options(FunctionCallInfo fcinfo, int ring_kb_argno,
 					int workers_argno, int fit_argno, PrewarmOptions *options)
 {
-	prewarm_check_not_null(fcinfo, ring_kb_argno, "ring_kb");
-	prewarm_check_not_null(fcinfo, workers_argno, "workers");
-	prewarm_check_not_null(fcinfo, fit_argno, "fit");
+	args_check_not_null(fcinfo, ring_kb_argno, "ring_kb");
+	args_check_not_null(fcinfo, workers_argno, "workers");
+	args_check_not_null(fcinfo, fit_argno, "fit");
 
 	options->ring_kb = PG_GETARG_INT32(ring_kb_argno);
 	options->workers = PG_GETARG_INT32(workers_argno);
 	options->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(fit_argno)));
 	prewarm_check_ring(options->ring_kb);
-	check_workers(options->workers);
+	args_check_between("workers", options->workers,
+					   0, MAX_PARALLEL_WORKER_LIMIT);
 }
 
 /*
@@ -234,8 +212,8 @@ get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
 	PrewarmOptions *options = &job->options;
 
-	prewarm_check_not_null(fcinfo, 2, "mode");
-	prewarm_check_not_null(fcinfo, 3, "fork");
+	args_check_not_null(fcinfo, 2, "mode");
+	args_check_not_null(fcinfo, 3, "fork");
 	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 

@@ -25,8 +25,6 @@ typedef struct PrewarmOptions
 	FitAction	fit;
 } PrewarmOptions;
 
-extern void prewarm_check_not_null(FunctionCallInfo fcinfo, int argno,
-								   const char *name);
 extern void prewarm_check_ring(int ring_kb);
 extern void prewarm_check_enabled(int ring_kb);
 extern void prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,

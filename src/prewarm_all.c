@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "args.h"
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "funcapi.h"
@@ -143,7 +144,7 @@ pg_ringctl_prewarm_all(PG_FUNCTION_ARGS)
 
 	prewarm_get_options(fcinfo, 1, 3, 4, &options);
 	prewarm_check_enabled(options.ring_kb);
-	prewarm_check_not_null(fcinfo, 2, "parts");
+	args_check_not_null(fcinfo, 2, "parts");
 	kinds = parts_parse(PG_GETARG_ARRAYTYPE_P(2));
 	parts = get_parts(PG_GETARG_OID(0), kinds, &options);
 
