@@ -357,7 +357,7 @@ CREATE VIEW pg_ringctl_pollution AS
            LEFT JOIN pg_catalog.pg_class c
                   ON c.oid = CASE WHEN p.reldatabase = 0::pg_catalog.oid OR
                                        d.datname = pg_catalog.current_database()
-                                  THEN pg_catalog.pg_filenode_relation(p.reltablespace, p.relfilenode)
+                                  THEN pg_catalog.pg_filenode_relation(p.reltablespace, p.relfilenode)::pg_catalog.oid
                              END;
 
 COMMENT ON VIEW pg_ringctl_pollution IS
@@ -477,7 +477,7 @@ CREATE VIEW pg_ringctl_policies AS
            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
            CROSS JOIN LATERAL pg_ringctl_parse_policy(l.label) p
      WHERE l.provider = 'pg_ringctl' AND l.objsubid = 0
-           AND l.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass;
+           AND l.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid;
 
 COMMENT ON VIEW pg_ringctl_policies IS
 'policies of the relations of this database, one row for each relation that has its own';

@@ -150,22 +150,48 @@ sub one_library_of_several
 }
 
 # Who may create in the schema before the extension is there could wait with
-# what fits better than what it means.
+# what fits better than what it means: a function, and every operator of two
+# types for which the server has none but by a cast.
 sub what_others_have_planted
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE planted');
 	$node->safe_psql(
 		'planted', q(
-CREATE FUNCTION pg_ringctl_drop_policy(oid) RETURNS boolean LANGUAGE sql RETURN false;
-CREATE FUNCTION planted(oid, integer) RETURNS boolean LANGUAGE sql RETURN false;
-CREATE FUNCTION planted(double precision, bigint) RETURNS double precision LANGUAGE sql RETURN 0;
-CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = integer, FUNCTION = planted);
-CREATE OPERATOR / (LEFTARG = double precision, RIGHTARG = bigint, FUNCTION = planted);
+SET search_path = pg_catalog;
+CREATE FUNCTION public.pg_ringctl_drop_policy(oid) RETURNS boolean LANGUAGE sql RETURN false;
+DO $$
+DECLARE
+    types regtype[] := ARRAY[16, 19, 20, 21, 23, 25, 26, 700, 701, 1184, 1186, 1700, 2205];
+    names text[] := '{=,<>,<,>,<=,>=,+,-,*,/,%,||}';
+    l regtype;
+    r regtype;
+    n text;
+BEGIN
+    FOREACH l IN ARRAY types LOOP
+        FOREACH r IN ARRAY types LOOP
+            EXECUTE format('CREATE FUNCTION public.planted(%s, %s) RETURNS boolean LANGUAGE sql RETURN false', l, r);
+            FOREACH n IN ARRAY names LOOP
+                IF NOT EXISTS (SELECT FROM pg_operator WHERE (oprname, oprleft, oprright) = (n, l::oid, r::oid)) THEN
+                    EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.planted)',
+                                   n, l, r);
+                END IF;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+END $$;
+RESET search_path;
 CREATE EXTENSION pg_ringctl;
-DROP FUNCTION pg_ringctl_drop_policy(oid);
-DROP OPERATOR = (oid, integer);
-DROP OPERATOR / (double precision, bigint)));
-	is( $node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
-		'0',
+DROP FUNCTION pg_ringctl_drop_policy(oid)));
+	is( $node->safe_psql(
+			'planted', q(
+SET search_path = pg_catalog;
+SELECT count(*) > 500 AND count(*) FILTER (WHERE oprleft = 26 AND oprright = 2205) = 12
+  FROM pg_operator WHERE oprnamespace = 2200;
+SELECT pg_describe_object(d.classid, d.objid, 0), o.oprname, o.oprleft::regtype, o.oprright::regtype
+  FROM pg_depend d JOIN pg_operator o ON d.refclassid = 2617 AND d.refobjid = o.oid
+ WHERE o.oprnamespace = 2200)),
+		't',
 		'nothing of what was planted is used');
+	is($node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
+		'0', 'and all policies can be dropped');
 }
