@@ -22,7 +22,7 @@
  * adds to the sheet that it finds.
  *
  * A leader that has found its box says so there: nobody else's sheets would ever
- * be taken out.
+ * be taken out.  Nor would its own if it can't reach one: then it says so, too.
  *
  * A statement is what the client sent at a time, so what functions scanned is
  * remembered with the query that called them; of very many scans the last ones.
@@ -201,6 +201,38 @@ facts_add(ScanFacts *sum, const ScanFacts *facts)
 	ring_add_counts(&sum->counts, &facts->counts);
 }
 
+typedef struct Collection
+{
+	Box		   *box;
+	dsm_handle	query;
+	int			plan_node_id;
+	List	   *facts;
+} Collection;
+
+static void
+collect(void *arg)
+{
+	Collection *collection = arg;
+	Box		   *box = collection->box;
+	Sheet	   *sheet;
+
+	LWLockAcquire(&box->lock, LW_SHARED);
+	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
+	{
+		sheet = dsa_get_address(shared_area(), p);
+		if (sheet->query == collection->query &&
+			(collection->plan_node_id < 0 ||
+			 sheet->facts.plan_node_id == collection->plan_node_id))
+		{
+			ScanFacts  *facts = palloc(sizeof(ScanFacts));
+
+			*facts = sheet->facts;
+			collection->facts = lappend(collection->facts, facts);
+		}
+	}
+	LWLockRelease(&box->lock);
+}
+
 /*
  * facts_of_workers
  *		In the leader: what the workers of the query have published so far
@@ -210,28 +242,37 @@ facts_add(ScanFacts *sum, const ScanFacts *facts)
 List *
 facts_of_workers(dsm_handle query, int plan_node_id)
 {
-	Box		   *box = leader_box();
-	List	   *result = NIL;
-	Sheet	   *sheet;
+	Collection	collection = {leader_box(), query, plan_node_id, NIL};
 
-	if (box == NULL)
-		return NIL;
+	if (collection.box != NULL)
+		shared_try(collect, &collection);
+	return collection.facts;
+}
 
-	LWLockAcquire(&box->lock, LW_SHARED);
-	for (dsa_pointer p = box->sheets; DsaPointerIsValid(p); p = sheet->next)
+static void
+discard(void *arg)
+{
+	const Collection *collection = arg;
+	Box		   *box = collection->box;
+	dsa_pointer *link = &box->sheets;
+
+	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
+	while (DsaPointerIsValid(*link))
 	{
-		sheet = dsa_get_address(shared_area(), p);
-		if (sheet->query == query &&
-			(plan_node_id < 0 || sheet->facts.plan_node_id == plan_node_id))
-		{
-			ScanFacts  *facts = palloc(sizeof(ScanFacts));
+		dsa_pointer p = *link;
+		Sheet	   *sheet = dsa_get_address(shared_area(), p);
 
-			*facts = sheet->facts;
-			result = lappend(result, facts);
+		if (collection->query == DSM_HANDLE_INVALID ||
+			sheet->query == collection->query)
+		{
+			*link = sheet->next;
+			box->nsheets--;
+			dsa_free(shared_area(), p);
 		}
+		else
+			link = &sheet->next;
 	}
 	LWLockRelease(&box->lock);
-	return result;
 }
 
 /*
@@ -242,29 +283,10 @@ facts_of_workers(dsm_handle query, int plan_node_id)
 void
 facts_discard(dsm_handle query)
 {
-	Box		   *box = leader_box();
-	dsa_pointer *link;
+	Collection	collection = {leader_box(), query, -1, NIL};
 
-	if (box == NULL)
-		return;
-
-	LWLockAcquire(&box->lock, LW_EXCLUSIVE);
-	link = &box->sheets;
-	while (DsaPointerIsValid(*link))
-	{
-		dsa_pointer p = *link;
-		Sheet	   *sheet = dsa_get_address(shared_area(), p);
-
-		if (query == DSM_HANDLE_INVALID || sheet->query == query)
-		{
-			*link = sheet->next;
-			box->nsheets--;
-			dsa_free(shared_area(), p);
-		}
-		else
-			link = &sheet->next;
-	}
-	LWLockRelease(&box->lock);
+	if (collection.box != NULL && !shared_try(discard, &collection))
+		collection.box->leader = 0;
 }
 
 /*

@@ -43,6 +43,8 @@ others_count();
 
 $node->stop;
 nobody_crashed($node, 'no memory');
+
+out_of_reach();
 done_testing();
 
 
@@ -102,4 +104,59 @@ sub others_count
 	is(counters($node, 'big', 'scans, blocks'),
 		"1|$pages", 'others: their scans are counted');
 	rows_add_up($node, 'others');
+}
+
+# What a parallel worker tells its leader is in a segment that this has not got,
+# and can't get.
+sub out_of_reach
+{
+	my $name = 'out of reach';
+
+	$node = new_node('reach');
+	$node->append_conf(
+		'postgresql.conf', q(
+shared_buffers = '256MB'
+dynamic_shared_memory_type = 'mmap'
+session_preload_libraries = 'pg_ringctl'
+));
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+	load_table($node, 'big', $pages);
+	my $gate = close_gate($node);
+
+	# The leader gets the first segment, which others fill then.
+	my $leader = session_with(
+		$node,
+		max_parallel_workers_per_gather => 0,
+		parallel_leader_participation => 'off',
+		parallel_setup_cost => 0,
+		parallel_tuple_cost => 0);
+	my $pid = pid_of($leader);
+	is($leader->query_safe('SELECT sum(id) FROM big'), $sum, "$name: a scan");
+	my $files = $node->data_dir . '/pg_dynshmem/mmap.*';
+	my %before = map { $_ => 1 } glob($files);
+	my $others = session($node);
+	$others->query_safe('BEGIN');
+	$others->query_safe("DECLARE c$_ CURSOR FOR SELECT id FROM big; FETCH 1 FROM c$_")
+	  foreach (1 .. 60);
+	my @segments = grep { !$before{$_} } glob($files);
+	cmp_ok(scalar(@segments), '>', 0, "$name: there are new segments");
+
+	# When its workers are done, it waits, and has not looked for what they say.
+	$leader->query_safe('SET max_parallel_workers_per_gather = 2');
+	start_query($leader,
+		'SELECT s, pg_advisory_lock_shared(1) FROM (SELECT sum(id) AS s FROM big) b');
+	wait_at_gate($node, $pid);
+	unlink(@segments) == @segments or die 'cannot remove the segments';
+	open_gate($gate);
+	is(finish_query($leader), "$sum|", "$name: the right rows");
+	like($leader->{stderr}, $warning, "$name: the session says so");
+	$leader->{stderr} = '';
+	is($leader->query('SELECT sum(id) FROM big'),
+		$sum, "$name: the right rows again");
+	unlike($leader->{stderr}, qr/ERROR/, "$name: the workers may say so, too");
+	$leader->{stderr} = '';
+	$_->quit foreach ($others, $leader);
+	$node->stop;
+	nobody_crashed($node, $name);
 }
