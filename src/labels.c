@@ -418,6 +418,17 @@ labels_policy(Oid relid)
 	return has_policy ? &policy : NULL;
 }
 
+/* Raise an error if the relation is there, but not the user's. */
+static void
+check_owner(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name != NULL && !object_ownercheck(RelationRelationId, relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)), name);
+}
+
 /*
  * Set a relation's label, or with NULL drop it, as SECURITY LABEL does.  The
  * lock is kept until the transaction ends.  Returns whether it had one.
@@ -430,17 +441,16 @@ set_label(Oid relid, const char *label)
 	bool		had_label;
 
 	PreventCommandIfReadOnly("SECURITY LABEL");
+	/* Nobody shall be in the way of what is not his own, vacuum for one. */
+	check_owner(relid);
 	rel = relations_open(relid, ShareUpdateExclusiveLock);
+	check_owner(relid);
 	if (!takes_policy(rel->rd_rel->relkind))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("relation \"%s\" cannot have a policy",
 						RelationGetRelationName(rel)),
 				 errdetail_relkind_not_supported(rel->rd_rel->relkind)));
-	if (!object_ownercheck(RelationRelationId, relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER,
-					   get_relkind_objtype(rel->rd_rel->relkind),
-					   RelationGetRelationName(rel));
 
 	ObjectAddressSet(object, RelationRelationId, relid);
 	check_label(&object, label);

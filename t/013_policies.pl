@@ -34,6 +34,7 @@ of_a_parent();
 family_changed_by_another_session();
 changed_all_the_time();
 changed_by_many();
+of_a_table_of_others();
 rows_add_up($node, 'several sessions');
 
 restored_in_full();
@@ -298,6 +299,31 @@ SELECT pg_ringctl_drop_policy('many_2'), pg_ringctl_drop_policy('many_2_1');
 SELECT pg_ringctl_set_policy('many', '64kB', '0')));
 	scan_gets($other, 'many', '64 64', 'after many');
 	$other->quit;
+}
+
+# Who doesn't own it can't set its policy, nor does he wait for its lock, in which
+# others would wait for him.
+sub of_a_table_of_others
+{
+	my $owner = session($node);
+	my $stranger = session($node);
+
+	load_table($node, 'not_his', 10);
+	$node->safe_psql('postgres', 'CREATE ROLE stranger');
+	$owner->query_safe(
+		'BEGIN; LOCK TABLE not_his IN SHARE UPDATE EXCLUSIVE MODE');
+	$stranger->query_safe("SET ROLE stranger; SET lock_timeout = '1s'");
+	fails(
+		$stranger,
+		"SELECT pg_ringctl_set_policy('not_his', '64kB')",
+		qr/must be owner of table not_his/,
+		"a policy of somebody else's table");
+	fails(
+		$stranger,
+		"SELECT pg_ringctl_drop_policy('not_his')",
+		qr/must be owner of table not_his/,
+		'and to drop it');
+	$_->quit foreach ($owner, $stranger);
 }
 
 # The policies of a database.
