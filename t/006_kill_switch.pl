@@ -370,6 +370,8 @@ sub prewarm_gets_no_ring
 		),
 		"$pages|0|0",
 		'off: prewarm without a ring');
+	is(counters($node, 'refused', 'scans, blocks', 'prewarm'),
+		"1|$pages", 'off: which is counted');
 	$session->quit;
 }
 
