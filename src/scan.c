@@ -575,7 +575,10 @@ begin_sharing_parallel(ScanReader *reader, ParallelBlockTableScanDesc pscan)
 
 	if (share && pscan->phs_startblock == InvalidBlockNumber)
 	{
-		join(reader, 0, true);
+		BlockNumber where = ss_get_location(reader->scan->rs_base.rs_rd,
+											reader->scan->rs_nblocks);
+
+		join(reader, where, true);
 		if (reader->share != NULL)
 		{
 			BlockNumber start = share_start(reader->share);

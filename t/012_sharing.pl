@@ -107,6 +107,7 @@ paused_cursor();
 stopped_process();
 waits_for_a_slow_one();
 does_not_share();
+starts_where_the_server_is();
 errors();
 places_are_given_back();
 changed_tables();
@@ -795,6 +796,35 @@ sub does_not_share
 		is(counters($node, $table, 'scans, blks_shared, share_waits'),
 			'3|0|0', "$name: nothing is shared");
 	}
+}
+
+# Where there is nobody to share with, a parallel scan, too, starts where the server
+# knows another one to be.
+sub starts_where_the_server_is
+{
+	my $name = "the server's start";
+	my %parallel = (
+		max_parallel_workers => 1,	# so one worker, whatever the plan says
+		max_parallel_workers_per_gather => 2,
+		min_parallel_table_scan_size => 0,
+		parallel_leader_participation => 'off',
+		parallel_setup_cost => 0,
+		parallel_tuple_cost => 0);
+	my $query = 'SELECT (array_agg(id))[1] FROM known';
+
+	load_table($node, 'known', $pages);
+	evict_pages($observer, 'known');
+	my $gate = close_gate($node);
+	my ($held) =
+	  session_at_gate('known', 1500, 'pg_ringctl.share_scans' => 'off');
+	my $session = session_with($node, %parallel);
+
+	like($session->query_safe("EXPLAIN $query"),
+		qr/Parallel Seq Scan/, "$name: the plan is parallel");
+	cmp_ok($session->query_safe($query), '>', 1400, $name);
+	$session->quit;
+	open_gate($gate);
+	ends_complete($held, $name);
 }
 
 # One fails in the middle, the others go on; and its session, too.
