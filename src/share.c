@@ -45,7 +45,7 @@
  *	    read for themselves, and where storage is the limit, the slower one
  *	    takes 1/r of what it has: then it takes 1 + 1/r times as long.  That is
  *	    the same for r = 1.618.  So nobody waits longer than 0.618 of the time
- *	    that it has run.
+ *	    that it has run, and a second at most to begin with.
  * The last two are let go: for good, by all, and a parallel scan as a whole.  So
  * is one that is farther behind than two windows.  Who is let go is a level
  * lower from then on, and those on one level share with each other: the slow
@@ -342,7 +342,8 @@ add_member(const RelFileLocator *locator)
  * share_join
  *		A scan of the relation, which has nblocks blocks, begins; returns its
  *		part, palloc'd in the current memory context, or NULL if there is no
- *		room for one more, or this process has not got all that is shared.
+ *		room for one more, or this process has not got all that is shared, or
+ *		the parallel scan that it is part of does not share (any more).
  *
  * window: how many blocks back this scan can keep for others.  parallel: this is
  * one of the processes of a parallel scan.  start: where it would begin; if
@@ -355,7 +356,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	ShareScan  *scan;
 	const RelFileLocator *locator = &rel->rd_locator;
 	Member	   *to_follow = NULL;
-	Member	   *member;
+	Member	   *member = NULL;
 	uint64		first_v = start;
 	BlockNumber first_block = start;
 
@@ -377,7 +378,8 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	else if (to_follow != NULL)
 		first_v = to_follow->first_v;
 
-	member = add_member(locator);
+	if (to_follow != NULL || may_move)
+		member = add_member(locator);
 	if (member != NULL)
 	{
 		member->nblocks = nblocks;
