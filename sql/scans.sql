@@ -344,6 +344,27 @@ SELECT pg_ringctl_stats_reset() IS NOT NULL AS reset;
 SELECT count(*) FROM small;
 SELECT count(1 / (id - 401)) FROM big;
 SELECT blocks - unconsumed BETWEEN 1 AND 101 AS consumed, exact() FROM stats('big');
+-- a scan that is left after it has asked for all, and rescanned when another one begins: 31 pages of 40, twice
+CREATE TABLE first_part AS SELECT 0 AS id, 'x' AS pad;
+CREATE TABLE second_part AS SELECT id, repeat('x', 1090) AS pad FROM generate_series(1, 280) id;
+VACUUM (ANALYZE) first_part, second_part;
+SELECT count(pg_buffercache_evict(bufferid)) > 0 AS evicted FROM pg_buffercache
+  WHERE relfilenode = pg_relation_filenode('second_part');
+SET enable_hashjoin = off;
+SET enable_material = off;
+SET pg_ringctl.scan_threshold = 0;
+SELECT consumed <= 64 AS got, rest, exact
+  FROM consumed_by('SELECT count(*) FROM (VALUES (0), (0)) o (x) WHERE EXISTS
+                      (SELECT FROM (SELECT id FROM first_part UNION ALL SELECT id FROM second_part) p
+                        WHERE p.id > 210 + o.x)', 'second_part');
+-- exact where it has come to its end before: all of 40 pages, then one a time; and one page each time
+SELECT consumed
+  FROM consumed_by('SELECT (SELECT id FROM second_part WHERE id > CASE g WHEN 1 THEN 1000 ELSE 0 END LIMIT 1)
+                      FROM generate_series(1, 101) g', 'second_part');
+SELECT consumed
+  FROM consumed_by('SELECT (SELECT id FROM first_part WHERE id < g LIMIT 1) FROM generate_series(1, 100) g', 'first_part');
+RESET ALL;
+DROP TABLE first_part, second_part;
 
 DROP VIEW verdict, resolved;
 DROP FUNCTION last_is_exact, last_is_counted, scan_twice, scan_and_look, scan_in_worker, agrees, consumed_by CASCADE;

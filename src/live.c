@@ -23,7 +23,8 @@
  * frees a LiveRing: others follow the list without a lock.  "shown" is set to
  * the ring's number after all has been written, and to 0 before anything
  * changes that belongs to another ring; who has copied a ring looks whether
- * "shown" is still the same, and if not, the copy is void.
+ * "shown" is still the same, and if not, the copy is void.  (A ring that begins
+ * to read again keeps its number: a copy of that moment may be of both.)
  *
  * The slots' memory is kept with the LiveRing, too, unless it is large, or some
  * other rings' is kept already.  Then it is retired, and freed when nobody may be

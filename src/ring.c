@@ -865,8 +865,10 @@ ring_consume(Ring *ring, BlockNumber block)
 	RingCounts *counts = &ring->public->counts;
 	int64		next = next_to_consume(ring);
 
-	if (next > 0 && ring->asked[(next - 1) & ring->asked_mask] == block)
-		return;					/* it has had it for some time */
+	/* It has had it for some time; or another pass begins where one ended. */
+	if (next > 0 && ring->asked[(next - 1) & ring->asked_mask] == block &&
+		(next == counts->blocks || ring->asked[next & ring->asked_mask] != block))
+		return;
 	for (int64 n = next; n < counts->blocks; n++)
 	{
 		if (ring->asked[n & ring->asked_mask] == block)
@@ -1733,8 +1735,9 @@ attend(Ring *ring, BlockNumber block)
  * Most calls are quiet, those of a scan through a closed ring: all but two for
  * a read.
  *
- * Runs in batch mode: nothing here blocks but a flush of WAL, which submits
- * what is staged first.
+ * Runs in batch mode mostly: what may block here (a flush of WAL, the eviction
+ * of a buffer that is let go, waiting for another scan) submits first what is
+ * staged.
  */
 static BlockNumber
 ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)

@@ -7,8 +7,8 @@
  * function to be called for its first row.  That function begins the scan, as
  * the scan would itself, ends the read stream that the scan has begun, and
  * begins one with our ring and our callback in its place.  Then it puts the
- * scan's own function back.  So nothing remains on the path of a row, and a
- * scan that is never called costs nothing.
+ * scan's own function back.  So nothing remains on the path of a row, but of
+ * the last ones: see last_calls().  A scan that is never called costs nothing.
  *
  *	  ExecutorStart    ps->ExecProcNode = first_call
  *	  first call       ps->ExecProcNode = the scan's own; attach
@@ -207,7 +207,10 @@ scan_failed(Reader *failed)
 		forget_query(reader->query);
 }
 
-/* Has the scan come to its end, with all blocks done? */
+/*
+ * Has the scan come to its end, with all blocks done?  Or been rescanned, after
+ * its stream had asked for the last one, and not been called since.
+ */
 static bool
 is_drained(const ScanReader *reader)
 {
@@ -215,12 +218,33 @@ is_drained(const ScanReader *reader)
 		!BufferIsValid(reader->scan->rs_cbuf);
 }
 
+/*
+ * What the last pass had asked for, but not got.  Where last_calls() has watched
+ * it, all that it got is noted.  If it asked for its last block and was not
+ * called again, nobody knows; most probably that call went to the end.
+ */
+static void
+settle_pass(ScanReader *reader)
+{
+	Ring	   *ring = reader->reader.ring;
+
+	if (!reader->watched)
+	{
+		if (reader->ended)
+			ring_consume_rest(ring);
+		else					/* after the last call it got one more, or
+								 * more where that waited */
+			ring_consume_next(ring);
+	}
+	ring_drop_rest(ring);
+}
+
 /* How far has the scan come? */
 static void
 note_consumed(ScanReader *reader)
 {
 	if (is_drained(reader))
-		ring_consume_rest(reader->reader.ring);
+		settle_pass(reader);
 	else if (reader->scan->rs_cblock != InvalidBlockNumber)
 		ring_consume(reader->reader.ring, reader->scan->rs_cblock);
 }
@@ -350,7 +374,7 @@ static void
 end_pass(ScanReader *reader)
 {
 	reader->watched = true;
-	note_consumed(reader);
+	ring_consume_rest(reader->reader.ring);
 	registry_hide(&reader->reader);
 	registry_stop_clock(&reader->reader);
 }
@@ -367,19 +391,7 @@ begin_pass(ScanReader *reader)
 	leave_sharing(reader);
 	ring_keep(reader->reader.ring, false, 0);
 
-	/*
-	 * What the last pass had asked for, but not got.  If it asked for its last
-	 * block and was not called again, nobody knows; most probably that call
-	 * went to the end.
-	 */
-	if (reader->ended && !reader->watched)
-		ring_consume_rest(reader->reader.ring);
-	else
-	{
-		/* After the last call it got one more, or more where that waited. */
-		ring_consume_next(reader->reader.ring);
-		ring_drop_rest(reader->reader.ring);
-	}
+	settle_pass(reader);
 	if (reader->scan->rs_nblocks > MAX_BLOCKS_WATCHED)
 		restore_node(reader);
 	reader->watched = reader->node_function != NULL;
@@ -437,8 +449,13 @@ last_calls(PlanState *ps)
 	}
 	change_depth(reader);
 	slot = reader->node_function(ps);
-	if (TupIsNull(slot) && is_drained(reader))
-		end_pass(reader);
+	if (TupIsNull(slot))
+	{
+		if (is_drained(reader))
+			end_pass(reader);
+	}
+	else if (reader->watched)
+		note_consumed(reader);
 	return slot;
 }
 
