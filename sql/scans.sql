@@ -366,6 +366,17 @@ SELECT consumed
 RESET ALL;
 DROP TABLE first_part, second_part;
 
+--
+-- What WITH modifies and the query does not read is its scan's time, too
+--
+CREATE TABLE unread AS SELECT id, repeat('x', 1090) AS pad FROM generate_series(1, 7000) id;
+SET pg_ringctl.scan_threshold = 0;
+WITH d AS (DELETE FROM unread WHERE CASE id WHEN 3500 THEN pg_sleep(0.3) IS NOT NULL ELSE true END RETURNING id)
+SELECT id FROM d LIMIT 1;
+SELECT scans, elapsed_ms >= 200 AS slept FROM pg_ringctl_last_scans() WHERE relid = 'unread'::regclass;
+RESET pg_ringctl.scan_threshold;
+DROP TABLE unread;
+
 DROP VIEW verdict, resolved;
 DROP FUNCTION last_is_exact, last_is_counted, scan_twice, scan_and_look, scan_in_worker, agrees, consumed_by CASCADE;
 DROP VIEW last;

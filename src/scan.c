@@ -130,6 +130,7 @@ static MemoryContext scan_context = NULL;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 
 static void
@@ -1175,6 +1176,27 @@ scan_ExecutorRun(COMPAT_RUN_PARAMS)
 }
 
 /*
+ * What WITH modifies is modified to the end here, if the query has not read it
+ * all.
+ */
+static void
+scan_ExecutorFinish(QueryDesc *queryDesc)
+{
+	EState	   *estate = queryDesc->estate;
+
+	if (estate->es_auxmodifytables != NIL)
+		set_running(estate, true);
+
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(queryDesc);
+	else
+		standard_ExecutorFinish(queryDesc);
+
+	if (estate->es_auxmodifytables != NIL)
+		set_running(estate, false);
+}
+
+/*
  * Before the streams end and the relations are closed: the scans are about to
  * be freed, so never look at them again.
  */
@@ -1256,6 +1278,8 @@ scan_install_hooks(void)
 	ExecutorStart_hook = scan_ExecutorStart;
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = scan_ExecutorRun;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = scan_ExecutorFinish;
 	prev_ExecutorEnd = ExecutorEnd_hook;
 	ExecutorEnd_hook = scan_ExecutorEnd;
 }
