@@ -53,6 +53,15 @@ DECLARE c CURSOR FOR SELECT n, l.id FROM (VALUES (1), (19000)) g(n), LATERAL (SE
 MOVE 3000 IN c;
 SELECT farthest('c') >= 8 AS far;
 COMMIT;
+CREATE SEQUENCE wanted INCREMENT 18999;
+SET enable_material = off;
+BEGIN;
+DECLARE c CURSOR FOR SELECT n, l.id FROM (VALUES (1), (2)) g(n) LEFT JOIN (SELECT id FROM limited_1 LIMIT nextval('wanted')) l ON true;
+MOVE 3000 IN c;
+SELECT farthest('c') >= 8 AS far;
+COMMIT;
+RESET enable_material;
+DROP SEQUENCE wanted;
 
 -- nothing, or everything
 SELECT rows FROM ran('SELECT * FROM limited_1 LIMIT 0');

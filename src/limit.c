@@ -26,6 +26,7 @@
 #include "lib/ilist.h"
 #include "limit.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
 /* A Limit of a running query; in its memory. */
@@ -107,6 +108,9 @@ has_executor_param(Node *node, void *context)
 static bool
 may_change(const Limit *limit)
 {
+	if (contain_volatile_functions(limit->limitCount) ||
+		contain_volatile_functions(limit->limitOffset))
+		return true;
 	return !bms_is_empty(limit->plan.extParam) &&
 		(has_executor_param(limit->limitCount, NULL) ||
 		 has_executor_param(limit->limitOffset, NULL));
