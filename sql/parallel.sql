@@ -169,12 +169,16 @@ DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT count(*) FROM big'; END $$;
 SELECT scans, blocks, hot, exact FROM verdict('big', 3);
 RESET pg_ringctl.scan_ring;
 
--- An error in a worker or in the leader
+-- An error in a worker, which counts the scan where the leader takes no part
+SET max_parallel_workers = 1;
+SET parallel_leader_participation = off;
 SELECT fresh();
 \set VERBOSITY terse
 SELECT count(*) FROM big WHERE 1 / (id - 20480) > 5;
 \set VERBOSITY default
 SELECT scans, exact() FROM stats('big');
+RESET max_parallel_workers;
+RESET parallel_leader_participation;
 SELECT fresh();
 SELECT count(*), sum(id) FROM big;
 -- A read that the error cut short leaves its buffers, which can't be evicted:
