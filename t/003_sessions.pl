@@ -34,6 +34,15 @@ log_is_clean($node, 'several sessions');
 done_testing();
 
 
+# A session tells the server's statistics the last of what it did when it exits,
+# and nobody waits for that.
+sub all_have_reported
+{
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'"
+	) or die 'a session does not end';
+}
+
 # Since new_tables() the server has seen as many pages asked for.
 sub agrees_on_blocks
 {
@@ -41,6 +50,7 @@ sub agrees_on_blocks
 	my $list = join(', ', map { "'$_'" } @tables);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	all_have_reported();
 	is( $node->safe_psql(
 			'postgres', qq(
 SELECT count(*), count(*) FILTER (WHERE blocks <> heap_blks_read + heap_blks_hit)
@@ -61,6 +71,7 @@ sub agrees_on_reads
 	  : 'reads';
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	all_have_reported();
 	is( $node->safe_psql(
 			'postgres', qq(
 SELECT sum(blks_read) FROM pg_ringctl_stats WHERE relname IN ($list))),
