@@ -167,9 +167,7 @@ sub ended_by_recovery
 	$session->query_safe(
 		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM conflict; MOVE $middle FROM c"
 	);
-	$standby->append_conf('postgresql.conf',
-		'max_standby_streaming_delay = 0');
-	$standby->reload;
+	recovery_waits_no_more($standby);
 	$primary->safe_psql('postgres', 'DROP TABLE conflict');
 	$primary->wait_for_replay_catchup($standby);
 	$standby->wait_for_log(qr/due to conflict with recovery/, $log);

@@ -1153,8 +1153,7 @@ sub standby
 			next;
 		}
 
-		$standby->append_conf('postgresql.conf', 'max_standby_streaming_delay = 0');
-		$standby->reload;
+		recovery_waits_no_more($standby);
 		$primary->safe_psql('postgres', "DROP TABLE $table");
 		$primary->wait_for_replay_catchup($standby);
 		foreach (@held)

@@ -35,6 +35,7 @@ our @EXPORT = qw(
   log_is_clean
   nobody_crashed
   evict_pages
+  recovery_waits_no_more
   why_not_compile
   compile
 );
@@ -140,8 +141,11 @@ sub session
 {
 	my ($node, $database) = @_;
 
-	return $node->background_psql($database // 'postgres',
-		on_error_stop => 0);
+	my $session =
+	  $node->background_psql($database // 'postgres', on_error_stop => 0);
+	# Not the whole session has to be over within the time that a query has.
+	$session->set_query_timer_restart;
+	return $session;
 }
 
 # A session with these settings from its start.
@@ -288,6 +292,20 @@ sub evict_pages
 	$session->query_safe(
 		"CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
 	);
+}
+
+# A standby cancels what is in recovery's way at once.  When a new session knows,
+# recovery has been told, too.
+sub recovery_waits_no_more
+{
+	my ($standby) = @_;
+
+	$standby->append_conf('postgresql.conf',
+		'max_standby_streaming_delay = 0');
+	$standby->reload;
+	$standby->poll_query_until('postgres', 'SHOW max_standby_streaming_delay',
+		'0')
+	  or die 'the reload does not arrive';
 }
 
 my $crash =
