@@ -50,18 +50,6 @@ log_is_clean($node, 'kill switch');
 done_testing();
 
 
-# Once a new session sees the setting, which it has from the postmaster, all
-# others have been told that there is something to reload.
-sub switch
-{
-	my ($to) = @_;
-
-	$node->safe_psql('postgres', "ALTER SYSTEM SET pg_ringctl.enabled = $to");
-	$node->reload;
-	$node->poll_query_until('postgres', 'SHOW pg_ringctl.enabled', $to)
-	  or die 'the reload does not arrive';
-}
-
 # The table was scanned once, through a ring that was let go, or kept.
 sub has_let_go
 {
@@ -130,7 +118,7 @@ sub ring_is_kept
 {
 	my $session = cursor_in_its_middle('kept');
 
-	switch('on');
+	switch($node, 'on');
 	fetch_the_rest($session, 'a reload without the switch');
 	has_let_go('kept', 'f', 'a reload without the switch: the ring is kept');
 }
@@ -140,10 +128,10 @@ sub cursor_that_is_open
 {
 	my $session = cursor_in_its_middle('cursor');
 
-	switch('off');
+	switch($node, 'off');
 	fetch_the_rest($session, 'open cursor');
 	has_let_go('cursor', 't', 'open cursor: its ring is let go');
-	switch('on');
+	switch($node, 'on');
 }
 
 # It may not reload, but it looks at the files itself: nobody else has the library.
@@ -151,10 +139,10 @@ sub query_that_runs
 {
 	my ($session, $gate) = query_in_its_middle('running');
 
-	switch('off');
+	switch($node, 'off');
 	run_to_the_end($session, $gate, 'running query');
 	has_let_go('running', 't', 'running query: its ring is let go');
-	switch('on');
+	switch($node, 'on');
 }
 
 # Only another session is told to reload; the one that runs the query is not.
@@ -175,7 +163,7 @@ sub query_that_hears_of_it_from_another_session
 	run_to_the_end($session, $gate, 'word of another session');
 	has_let_go('hearing', 't', 'word of another session: its ring is let go');
 	$other->quit;
-	switch('on');
+	switch($node, 'on');
 }
 
 # A session whose leader reads nothing, and so does not look, nor pass the word on.
@@ -206,12 +194,12 @@ sub workers_that_run
 		"SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $pid AND wait_event_type = 'Lock'"
 	) or die 'the workers do not come to the barrier';
 
-	switch('off');
+	switch($node, 'off');
 	$gate->query_safe('COMMIT');
 	is(finish_query($session), $sum, 'workers that run: the right rows');
 	$_->quit foreach ($session, $gate);
 	has_let_go('workers_run', 't', 'workers that run: their rings are let go');
-	switch('on');
+	switch($node, 'on');
 }
 
 # The leader, in the middle of a statement, still has it on, and hands that on.
@@ -226,7 +214,7 @@ sub workers_that_start_later
 		"DO \$\$ BEGIN PERFORM through_gate(1, 1); PERFORM sum(id) FROM $table; END \$\$"
 	);
 	wait_at_gate($node, $pid);
-	switch('off');
+	switch($node, 'off');
 	open_gate($gate);
 	finish_query($session);
 	$session->quit;
@@ -234,7 +222,7 @@ sub workers_that_start_later
 		"1|2|$pages",
 		"workers that start later, scan_ring = $scan_ring: two have read it");
 	rows_add_up($node, 'workers that start later');
-	switch('on');
+	switch($node, 'on');
 }
 
 sub workers_that_start_later_let_go
@@ -263,10 +251,10 @@ sub cursor_that_missed_off_and_on
 {
 	my $session = cursor_in_its_middle('missed');
 
-	switch('off');
+	switch($node, 'off');
 	is($session->query_safe('SHOW pg_ringctl.enabled'),
 		'off', 'off and on again: the session has seen it off');
-	switch('on');
+	switch($node, 'on');
 	is($session->query_safe('SHOW pg_ringctl.enabled'),
 		'on', 'off and on again: and on');
 	fetch_the_rest($session, 'off and on again');
@@ -294,7 +282,7 @@ sub files_that_cannot_be_loaded
 	open(my $file, '>', $path) or die "cannot write $path: $!";
 	print $file $conf;
 	close($file);
-	switch('on');
+	switch($node, 'on');
 }
 
 # A ring that is kept passes to the session's next one, with all its buffers; one
@@ -314,11 +302,11 @@ sub prewarm_that_runs
 		start_query($session,
 			"$prewarm FROM generate_series(1, 1) i WHERE through_gate(i, 1)");
 		wait_at_gate($node, $pid);
-		switch($to);
+		switch($node, $to);
 		open_gate($gate);
 		is(finish_query($session), $pages,
 			"running prewarm, $to: reads all that it was to read");
-		switch('on');
+		switch($node, 'on');
 		$session->query_safe($prewarm);
 		is( counters($node, 'prewarmed', 'fills', 'prewarm'),
 			$to eq 'on' ? '16' : '32',
@@ -336,7 +324,7 @@ sub new_scans_get_no_ring
 	my $late = session_with($node, %with_library);
 
 	$late->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM refused');
-	switch('off');
+	switch($node, 'off');
 	is($session->query_safe('SELECT sum(id) FROM refused'),
 		$sum, 'off: a session that was there scans');
 	is($late->query_safe('FETCH 3 FROM c'),
@@ -379,7 +367,7 @@ sub on_again
 {
 	my $session = session_with($node, %with_library);
 
-	switch('on');
+	switch($node, 'on');
 	load_table($node, 'again', $pages);
 	is($session->query_safe('SELECT sum(id) FROM again'),
 		$sum, 'on again: a session that was there scans');

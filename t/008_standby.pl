@@ -167,7 +167,9 @@ sub ended_by_recovery
 	$session->query_safe(
 		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM conflict; MOVE $middle FROM c"
 	);
-	recovery_waits_no_more($standby);
+	$standby->append_conf('postgresql.conf',
+		'max_standby_streaming_delay = 0');
+	reload($standby, 'max_standby_streaming_delay', 0);
 	$primary->safe_psql('postgres', 'DROP TABLE conflict');
 	$primary->wait_for_replay_catchup($standby);
 	$standby->wait_for_log(qr/due to conflict with recovery/, $log);

@@ -651,21 +651,9 @@ sub switched_off
 	my $ring = rings($pid, 'ringid, relname, ring_buffers');
 	my $rows;
 
-	ask('ALTER SYSTEM SET pg_ringctl.enabled = off');
-	$node->reload;
-	foreach my $who ($session, $observer)
-	{
-		my $off = '';
-
-		# A reload reaches a session before a statement, sooner or later.
-		foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-		{
-			$off = $who->query_safe('SHOW pg_ringctl.enabled');
-			last if $off eq 'off';
-			$who->query_safe('SELECT pg_sleep(0.1)');
-		}
-		is($off, 'off', 'kill switch: off');
-	}
+	switch($node, 'off');
+	is($_->query_safe('SHOW pg_ringctl.enabled'), 'off', 'kill switch: off')
+	  foreach ($session, $observer);
 	is(rings($pid, 'ringid, relname, ring_buffers'),
 		$ring, 'kill switch: the view is there, and the ring');
 	has_done($pid, 300, 'kill switch: where it was');
@@ -692,10 +680,7 @@ SELECT count(*) = max(ring_buffers), count(s.bufferid) = max(occupied)
 	no_ring($pid, 'kill switch: a new scan');
 	$session->quit;
 
-	ask('ALTER SYSTEM RESET pg_ringctl.enabled');
-	$node->reload;
-	$observer->quit;
-	$observer = session($node);
+	switch($node, 'on');
 	is(ask('SHOW pg_ringctl.enabled'), 'on', 'kill switch: on again');
 }
 

@@ -806,10 +806,7 @@ sub starts_where_the_server_is
 	my %parallel = (
 		max_parallel_workers => 1,	# so one worker, whatever the plan says
 		max_parallel_workers_per_gather => 2,
-		min_parallel_table_scan_size => 0,
-		parallel_leader_participation => 'off',
-		parallel_setup_cost => 0,
-		parallel_tuple_cost => 0);
+		parallel_leader_participation => 'off');
 	my $query = 'SELECT (array_agg(id))[1] FROM known';
 
 	load_table($node, 'known', $pages);
@@ -1153,7 +1150,8 @@ sub standby
 			next;
 		}
 
-		recovery_waits_no_more($standby);
+		$standby->append_conf('postgresql.conf', 'max_standby_streaming_delay = 0');
+		reload($standby, 'max_standby_streaming_delay', 0);
 		$primary->safe_psql('postgres', "DROP TABLE $table");
 		$primary->wait_for_replay_catchup($standby);
 		foreach (@held)

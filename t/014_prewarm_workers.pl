@@ -290,18 +290,14 @@ sub switched_off
 {
 	my $session = session($node);
 
-	$node->append_conf('postgresql.conf', 'pg_ringctl.enabled = off');
-	$node->reload;
-	$node->poll_query_until('postgres', q(SELECT setting = 'off' FROM pg_settings WHERE name = 'pg_ringctl.enabled'));
+	switch($node, 'off');
 	fails($session, "SELECT * FROM pg_ringctl_prewarm_all('big', 128, workers => 2)",
 		qr/ERROR:  cannot use a ring while pg_ringctl is switched off/,
 		'switched off: no ring');
 	is( $session->query_safe("SELECT blocks, ring_buffers, reuses FROM pg_ringctl_prewarm('big', workers => 2, fit => 'ignore')"),
 		"$pages|0|0",
 		'switched off: without one');
-	$node->append_conf('postgresql.conf', 'pg_ringctl.enabled = on');
-	$node->reload;
-	$node->poll_query_until('postgres', q(SELECT setting = 'on' FROM pg_settings WHERE name = 'pg_ringctl.enabled'));
+	switch($node, 'on');
 	$session->quit;
 	nothing_is_left('switched off');
 }

@@ -125,12 +125,8 @@ session_preload_libraries = 'pg_ringctl'
 	my $gate = close_gate($node);
 
 	# The leader gets the first segment, which others fill then.
-	my $leader = session_with(
-		$node,
-		max_parallel_workers_per_gather => 0,
-		parallel_leader_participation => 'off',
-		parallel_setup_cost => 0,
-		parallel_tuple_cost => 0);
+	my $leader =
+	  session_with($node, parallel_leader_participation => 'off');
 	my $pid = pid_of($leader);
 	is($leader->query_safe('SELECT sum(id) FROM big'), $sum, "$name: a scan");
 	my $files = $node->data_dir . '/pg_dynshmem/mmap.*';

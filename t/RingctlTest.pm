@@ -16,6 +16,8 @@ use Test::More;
 our @EXPORT = qw(
   new_node
   configure
+  reload
+  switch
   start_with_buffercache
   load_table
   sum_to
@@ -35,7 +37,6 @@ our @EXPORT = qw(
   log_is_clean
   nobody_crashed
   evict_pages
-  recovery_waits_no_more
   why_not_compile
   compile
 );
@@ -101,6 +102,26 @@ sub configure
 		$node->adjust_conf('postgresql.conf', $name, $values{$name});
 	}
 	$node->restart;
+}
+
+# Reload.  Once a new session sees the setting, which it has from the postmaster,
+# all others, recovery too, have been told that there is something to reload.
+sub reload
+{
+	my ($node, $name, $value) = @_;
+
+	$node->reload;
+	$node->poll_query_until('postgres', "SHOW $name", $value)
+	  or die 'the reload does not arrive';
+}
+
+# Throw the kill switch: on or off, in every session.
+sub switch
+{
+	my ($node, $to) = @_;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET pg_ringctl.enabled = $to");
+	reload($node, 'pg_ringctl.enabled', $to);
 }
 
 # A table with the numbers from 1 on, each in a page of its own, which nobody
@@ -292,20 +313,6 @@ sub evict_pages
 	$session->query_safe(
 		"CHECKPOINT; SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
 	);
-}
-
-# A standby cancels what is in recovery's way at once.  When a new session knows,
-# recovery has been told, too.
-sub recovery_waits_no_more
-{
-	my ($standby) = @_;
-
-	$standby->append_conf('postgresql.conf',
-		'max_standby_streaming_delay = 0');
-	$standby->reload;
-	$standby->poll_query_until('postgres', 'SHOW max_standby_streaming_delay',
-		'0')
-	  or die 'the reload does not arrive';
 }
 
 my $crash =
