@@ -223,7 +223,7 @@ MOVE ALL FROM c3;));
 }
 
 # A prewarm is too fast to be stopped where one wants: it is given a time in
-# which it may come to its end, or not; it is counted either way.
+# which it may come to its end, or not.
 sub cancelled_prewarm
 {
 	my $session = session($node);

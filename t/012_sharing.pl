@@ -106,6 +106,7 @@ reads_at_once();
 paused_cursor();
 stopped_process();
 waits_for_a_slow_one();
+switch_ends_a_wait();
 does_not_share();
 starts_where_the_server_is();
 errors();
@@ -631,72 +632,90 @@ sub apply_brake
 	return $brake;
 }
 
-# One that is stopped is waited for, but not for long.
+# One that is stopped is waited for, but not for long.  Whoever is not run for as
+# long itself has lost its patience when it would begin, so that it may take more
+# than one try.
 sub stopped_process
 {
 	my $name = 'stopped process';
-	my $gate = close_gate($node);
-	my $brake = apply_brake();
-	my $rear = session($node);
-	my $rear_pid = pid_of($rear);
+	my $waited = '';
 
-	load_table($node, 'stopping', $pages);
-	evict_pages($observer, 'stopping');
-	my ($front) = session_at_gate('stopping', 500);
-	start_query($rear, "SELECT $check FROM stopping WHERE crawl('2 s')");
-	begins_to_crawl($rear_pid);
+	for (my $try = 0; $try < 5 && $waited ne 't'; $try++)
+	{
+		my $table = "stopping$try";
+		my $gate = close_gate($node);
+		my $brake = apply_brake();
+		my $rear = session($node);
+		my $rear_pid = pid_of($rear);
 
-	# It spins now, and holds no lock that others need.
-	push @stopped, $rear_pid;
-	ok(kill('STOP', $rear_pid), "$name: one is stopped");
-	open_gate($gate);
-	ends_complete($front, "$name, another");
-	is(counters($node, 'stopping', 'scans, share_waits > 0'),
-		'1|t', "$name: it has waited");
+		load_table($node, $table, $pages);
+		evict_pages($observer, $table);
+		my ($front) = session_at_gate($table, 500);
+		start_query($rear, "SELECT $check FROM $table WHERE crawl('2 s')");
+		begins_to_crawl($rear_pid);
 
-	# One that begins now has nobody to wait for.
-	is($node->safe_psql('postgres', "SELECT $check FROM stopping"),
-		$all, "$name: a third");
-	$brake->quit;
-	kill('CONT', $rear_pid);
-	@stopped = ();
-	ends_complete($rear, $name);
-	nothing_is_pinned($node, 'stopping', $name);
+		# It spins now, and holds no lock that others need.
+		push @stopped, $rear_pid;
+		ok(kill('STOP', $rear_pid), "$name: one is stopped");
+		open_gate($gate);
+		ends_complete($front, "$name, another");
+		is(counters($node, $table, 'scans'), '1', "$name: only that has ended");
+		$waited = counters($node, $table, 'share_waits > 0');
+
+		# One that begins now has nobody to wait for.
+		is($node->safe_psql('postgres', "SELECT $check FROM $table"),
+			$all, "$name: a third");
+		$brake->quit;
+		kill('CONT', $rear_pid);
+		@stopped = ();
+		ends_complete($rear, $name);
+		nothing_is_pinned($node, $table, $name);
+	}
+	is($waited, 't', "$name: it has waited");
 }
 
-# Three wait for a fourth.  How long is up to what they have run, so that they
-# stand at a gate first; and the slow one must really run meanwhile, so that it
-# may take more than one try.
+# Scans of this table that stand at these gates are made to wait for another one,
+# which is slow.  How long they would is up to what they have run, so that they
+# stand there for some time; and the slow one must really run meanwhile, so that
+# it may take more than one try.  Returns the brake that makes it slow, and the
+# session and pid of each, the slow one first; or nothing.
+sub wait_for_a_slow_one
+{
+	my ($name, $table, @gates) = @_;
+	my $gate = close_gate($node);
+	my $brake = apply_brake();
+
+	load_table($node, $table, $pages);
+	evict_pages($observer, $table);
+	my @fronts = map { [ session_at_gate($table, $_) ] } @gates;
+	ask('SELECT pg_sleep(3)');
+	my $rear = session($node);
+	my $rear_pid = pid_of($rear);
+	start_query($rear, "SELECT $check FROM $table WHERE crawl('3 ms')");
+	begins_to_crawl($rear_pid);
+	open_gate($gate);
+	return ($brake, [ $rear, $rear_pid ], @fronts)
+	  if all_wait(map { $_->[1] } @fronts);
+
+	$brake->quit;
+	ends_complete($_->[0], $name) foreach @fronts, [$rear];
+	return;
+}
+
+# However a query ends, so does its wait.
 sub waits_for_a_slow_one
 {
 	my $name = 'slow scan';
-	my ($brake, $rear, $rear_pid, @fronts, $wait);
+	my ($brake, $rear, $cancelled, $terminated);
 
-	for (my $try = 0; $try < 5; $try++)
+	reset_counters();
+	for (my $try = 0; $try < 5 && !$brake; $try++)
 	{
-		my $gate = close_gate($node);
-
-		load_table($node, "slow$try", $pages);
-		evict_pages($observer, "slow$try");
-		reset_counters();
-		$brake = apply_brake();
-		@fronts =
-		  map { [ session_at_gate("slow$try", $_) ] } (300, 320, 340);
-		ask('SELECT pg_sleep(3)');
-		$rear = session($node);
-		$rear_pid = pid_of($rear);
-		start_query($rear, "SELECT $check FROM slow$try WHERE crawl('3 ms')");
-		begins_to_crawl($rear_pid);
-		open_gate($gate);
-
-		last if $wait = all_wait(map { $_->[1] } @fronts);
-		$brake->quit;
-		ends_complete($_->[0], $name) foreach @fronts;
-		ends_complete($rear, $name);
+		($brake, $rear, $cancelled, $terminated) =
+		  wait_for_a_slow_one($name, "slow$try", 300, 320);
 	}
-	ok($wait, "$name: three wait for a fourth") or return;
+	ok($brake, "$name: two wait for a third") or return;
 
-	my ($cancelled, $terminated, $released) = @fronts;
 	ask("SELECT pg_cancel_backend($cancelled->[1])");
 	finish_query($cancelled->[0]);
 	like(
@@ -715,21 +734,42 @@ sub waits_for_a_slow_one
 	$terminated->[0]->{run}->kill_kill;
 	pass("$name: one that waits is terminated");
 
-	ask('ALTER SYSTEM SET pg_ringctl.enabled = off');
-	$node->reload;
-	ends_complete($released->[0], "$name, one that was let go");
-	is( ask("SELECT state FROM pg_stat_activity WHERE pid = $rear_pid"),
-		'active', "$name: before the slow one has ended");
-	ask('ALTER SYSTEM RESET pg_ringctl.enabled');
-	$node->reload;
-
 	$brake->quit;
-	ends_complete($rear, $name);
+	ends_complete($rear->[0], $name);
 	is( ask(
 			q(SELECT bool_and(share_waits > 0 AND share_wait_ms > 0 AND share_wait_ms < 100000) FROM pg_ringctl_stats WHERE relname ~ '^slow.')
 		),
 		't',
 		"$name: the waits are counted");
+}
+
+# The kill switch ends a wait before the scan would have gone on by itself, which
+# it does after half of the time that it has run.  Where the reload takes as long
+# as that, it has to be tried again.
+sub switch_ends_a_wait
+{
+	my $name = 'kill switch';
+	my $ended = '';
+
+	for (my $try = 0; $try < 5 && $ended ne 't'; $try++)
+	{
+		my ($brake, $rear, $front) =
+		  wait_for_a_slow_one($name, "switched$try", 300);
+
+		next if !$brake;
+		switch($node, 'off');
+		is(finish_query($front->[0]), $all, "$name: its rows are complete");
+		is( ask("SELECT state FROM pg_stat_activity WHERE pid = $rear->[1]"),
+			'active', "$name: before the slow one has ended");
+		switch($node, 'on');
+		$ended = $front->[0]->query_safe(
+			'SELECT share_waits > 0 AND share_wait_ms < 0.4 * (elapsed_ms - share_wait_ms) FROM pg_ringctl_last_scans()'
+		);
+		$brake->quit;
+		$front->[0]->quit;
+		ends_complete($rear->[0], $name);
+	}
+	is($ended, 't', "$name: it has ended the wait");
 }
 
 # Do all these processes wait in a scan that shares, once each at least?  False
