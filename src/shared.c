@@ -27,7 +27,9 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "compat.h"
+#include "miscadmin.h"
 #include "shared.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -158,7 +160,9 @@ is_wanted(const ErrorData *error)
  *
  * The function may leave nothing behind when it fails but LWLocks and another
  * resource owner.  The executor holds no LWLocks when it asks a node for a row,
- * and a read stream none when it asks for a block.
+ * and a read stream none when it asks for a block.  Who called the executor may:
+ * an index does, on a page, when it calls a support function that is a query.
+ * We could not tell his from ours, and do without for once.
  *
  * A query that fails may call this, too, while its transaction is aborted.  No
  * interrupt may come then, and an error must leave that as it was.
@@ -171,7 +175,7 @@ shared_try(void (*function) (void *arg), void *arg)
 	uint32		holdoffs = InterruptHoldoffCount;
 	uint32		cancel_holdoffs = QueryCancelHoldoffCount;
 
-	if (unavailable)
+	if (unavailable || (IsTransactionState() && InterruptHoldoffCount > 0))
 		return false;
 
 	PG_TRY();

@@ -37,6 +37,7 @@ load_table($node, 'big', $pages);
 # What limits the memory limits other files, too: nothing is to be written.
 $node->safe_psql('postgres', 'VACUUM (FREEZE) big; CHECKPOINT');
 
+under_a_lock();
 scans_go_on('nothing', 0);
 scans_go_on('a part', 1_500_000);
 others_count();
@@ -47,6 +48,41 @@ nobody_crashed($node, 'no memory');
 out_of_reach();
 done_testing();
 
+
+# An index calls a function of its own while it has a page locked.  That is a
+# query, and the first one to ask for the memory.
+sub under_a_lock
+{
+	my $name = 'under a lock';
+	my $session = session($node);
+
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE few AS SELECT 1 AS id;
+CREATE FUNCTION compare(integer, integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM count(*) FROM public.few;
+    RETURN btint4cmp($1, $2);
+END $$;
+CREATE OPERATOR CLASS with_query FOR TYPE integer USING btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare(integer, integer);
+CREATE TABLE indexed AS SELECT generate_series(1, 1000) AS id;
+CREATE INDEX ON indexed (id with_query)));
+	$node->safe_psql('postgres', 'VACUUM (FREEZE) few, indexed; CHECKPOINT');
+	$session->query_safe('SET enable_seqscan = off');
+	like($session->query_safe('EXPLAIN SELECT id FROM indexed WHERE id = 470'),
+		qr/Index.* Scan/, "$name: the plan");
+
+	system('prlimit', '--pid', pid_of($session), '--fsize=0') == 0
+	  or die 'cannot limit the session';
+	is($session->query_safe(q(LOAD 'pg_ringctl'; SELECT id FROM indexed WHERE id = 470)),
+		470, "$name: the row");
+	is($session->query('SELECT sum(id) FROM big'),
+		$sum, "$name: the session goes on");
+	like($session->{stderr}, $warning, "$name: and says so when there is none");
+	$session->{stderr} = '';
+	$session->quit;
+}
 
 # A session that gets so many bytes at a time.
 sub scans_go_on
