@@ -35,7 +35,7 @@
 #include "shared.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"
-#include "utils/guc.h"
+#include "utils/guc_tables.h"
 
 /* Look at the files once in so many blocks while a reload is pending. */
 #define CALLS_PER_LOOK		4096
@@ -95,6 +95,10 @@ files_say_off(void)
 	ConfigVariable *head = NULL;
 	ConfigVariable *tail = NULL;
 	bool		on = true;
+
+	/* What the postmaster was started with goes before the files. */
+	if (find_option(ENABLED_NAME, false, false, ERROR)->reset_source > PGC_S_FILE)
+		return false;
 
 	compat_submit_staged();
 	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,

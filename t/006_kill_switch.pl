@@ -39,6 +39,7 @@ workers_that_run();
 workers_that_start_later_let_go();
 cursor_that_missed_off_and_on();
 files_that_cannot_be_loaded();
+command_line();
 prewarm_that_runs();
 new_scans_get_no_ring();
 prewarm_gets_no_ring();
@@ -283,6 +284,29 @@ sub files_that_cannot_be_loaded
 	print $file $conf;
 	close($file);
 	switch($node, 'on');
+}
+
+# What the server was started with goes before the files, whatever they say.
+sub command_line
+{
+	my $name = 'command line';
+
+	$node->stop;
+	system_or_bail('pg_ctl', '--wait', '-D', $node->data_dir, '-l', $node->logfile,
+		'-o', '-c pg_ringctl.enabled=on', 'start');
+	$node->_update_pid(1);
+	my ($session, $gate) = query_in_its_middle('commanded');
+	$node->safe_psql('postgres', $_)
+	  foreach ('ALTER SYSTEM SET pg_ringctl.enabled = off', "ALTER SYSTEM SET work_mem = '5MB'");
+	reload($node, 'work_mem', '5MB');
+	is($node->safe_psql('postgres', 'SHOW pg_ringctl.enabled'),
+		'on', "$name: it is on");
+	run_to_the_end($session, $gate, $name);
+	has_let_go('commanded', 'f', "$name: the ring is kept");
+	$node->safe_psql('postgres', $_)
+	  foreach ('ALTER SYSTEM RESET work_mem', 'ALTER SYSTEM SET pg_ringctl.enabled = on');
+	$node->stop;
+	$node->start;    # a restart would keep the command line
 }
 
 # A ring that is kept passes to the session's next one, with all its buffers; one
