@@ -25,7 +25,7 @@ typedef struct ScanFacts
 	int			worker;			/* number of the parallel worker; -1: none */
 	int			nbuffers;		/* size of the ring; 0: it had none */
 	RingSource	source;
-	int64		scans;			/* 0 in a worker whose leader counts them */
+	int64		scans;			/* 0 in a worker if another process counts them */
 	double		elapsed_ms;
 	RingCounts	counts;
 } ScanFacts;

@@ -275,7 +275,8 @@ scan_lend_finished(void)
 
 /*
  * Does this process count the scan?  A parallel scan is counted by its leader,
- * or if that takes no part, by the first worker.
+ * or if that takes no part, by the first worker.  See remember_workers() for
+ * what neither of them is called for.
  */
 static bool
 counts_scan(const ScanReader *reader)
@@ -1047,17 +1048,35 @@ scan_facts(PlanState *ps)
 	return result;
 }
 
-/* All workers are done: remember what they did. */
+/*
+ * All workers are done: remember what they did.  What they did for a node that
+ * their leader was not called for may not be counted as a scan yet: if the leader
+ * takes no part, the first of them counts, but it may have had nothing to do with
+ * some of the scans that they share out.
+ */
 static void
-remember_workers(List *handles)
+remember_workers(List *handles, Bitmapset *unled)
 {
 	ListCell   *handle;
-	ListCell   *lc;
 
 	foreach(handle, handles)
 	{
-		foreach(lc, facts_of_workers(lfirst_oid(handle), -1))
-			facts_remember(lfirst(lc));
+		List	   *sheets = facts_of_workers(lfirst_oid(handle), -1);
+
+		foreach_ptr(ScanFacts, facts, sheets)
+			if (facts->scans > 0)
+				unled = bms_del_member(unled, facts->plan_node_id);
+
+		foreach_ptr(ScanFacts, facts, sheets)
+		{
+			if (bms_is_member(facts->plan_node_id, unled))
+			{
+				unled = bms_del_member(unled, facts->plan_node_id);
+				facts->scans = 1;
+				registry_count_scans(READER_SEQSCAN, facts->relid, 1);
+			}
+			facts_remember(facts);
+		}
 		facts_discard(lfirst_oid(handle));
 	}
 }
@@ -1080,21 +1099,18 @@ find_scans(PlanState *ps, void *context)
 }
 
 /*
- * Count the parallel scans below ps in which the leader could have taken part,
- * but the workers were done before: its function was never called.
+ * Note the parallel scans below ps, by their nodes, that this process was never
+ * called for: it takes no part, or the workers were done before.
  */
 static bool
-count_unled_scans(PlanState *ps, void *context)
+note_unled_scans(PlanState *ps, void *context)
 {
+	Bitmapset **unled = context;
+
 	if (IsA(ps, SeqScanState) && ps->ExecProcNode == first_call &&
 		((SeqScanState *) ps)->ss.ss_currentScanDesc != NULL)
-	{
-		Relation	rel = ((SeqScanState *) ps)->ss.ss_currentRelation;
-
-		ExecSetExecProcNode(ps, ps->ExecProcNodeReal);	/* found twice: once */
-		registry_count_scans(READER_SEQSCAN, RelationGetRelid(rel), 1);
-	}
-	return planstate_tree_walker(ps, count_unled_scans, context);
+		*unled = bms_add_member(*unled, ps->plan->plan_node_id);
+	return planstate_tree_walker(ps, note_unled_scans, context);
 }
 
 /* Not all subplans can be reached from the top of the plan. */
@@ -1218,16 +1234,6 @@ leave_scans(QueryScans *query)
 	}
 }
 
-/* Is there a parallel scan that this process could have led? */
-static bool
-may_have_led(const QueryDesc *queryDesc)
-{
-	return queryDesc->plannedstmt->parallelModeNeeded &&
-		queryDesc->planstate != NULL &&
-		!IsParallelWorker() && parallel_leader_participation &&
-		policy_mode() != MODE_OFF;
-}
-
 /* When the streams have read what they had still to read. */
 static void
 end_readers(QueryScans *query)
@@ -1248,11 +1254,12 @@ scan_ExecutorEnd(QueryDesc *queryDesc)
 {
 	QueryScans *query = query_scans(queryDesc->estate, false);
 	List	   *handles = parallel_contexts(queryDesc->estate);
+	Bitmapset  *unled = NULL;
 
 	if (query != NULL)
 		leave_scans(query);
-	if (may_have_led(queryDesc))
-		count_unled_scans(queryDesc->planstate, NULL);
+	if (handles != NIL)
+		note_unled_scans(queryDesc->planstate, &unled);
 
 	if (prev_ExecutorEnd)
 		prev_ExecutorEnd(queryDesc);
@@ -1261,7 +1268,7 @@ scan_ExecutorEnd(QueryDesc *queryDesc)
 
 	if (query != NULL)
 		end_readers(query);
-	remember_workers(handles);
+	remember_workers(handles, unled);
 }
 
 /*

@@ -48,6 +48,7 @@ my %preload = (
 
 leader_takes_part();
 leader_takes_no_part();
+first_worker_takes_no_part();
 parameters_reach_workers();
 every_value_reaches_workers();
 superusers_values_reach_workers_of_others();
@@ -109,6 +110,52 @@ sub leader_takes_no_part
 		'3|' . 3 * $pages . '|t',
 		'leader takes no part: counted');
 	rows_add_up($node, 'leader takes no part');
+	$session->quit;
+}
+
+# Workers share out the partitions.  Both are held in the first one, and who came
+# there late has read the second alone; if that is not the first worker, which
+# counts, it may take more than one try.
+sub first_worker_takes_no_part
+{
+	my $name = 'first worker takes no part';
+	my $session =
+	  session_with($node, %preload, parallel_leader_participation => 'off');
+	my $scans = 4;
+	my $query = 'SELECT count(*) FROM shared_out WHERE through_barrier(-id, -100)';
+
+	create_barrier($node);
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE shared_out (id integer, filler text) PARTITION BY RANGE (id);
+CREATE TABLE shared_1 PARTITION OF shared_out FOR VALUES FROM (1) TO (101) WITH (fillfactor = 10);
+CREATE TABLE shared_2 PARTITION OF shared_out FOR VALUES FROM (101) TO (201) WITH (fillfactor = 10);
+INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n));
+	like($session->query_safe("EXPLAIN $query"),
+		qr/Workers Planned: 2.*Parallel Append/s, "$name: the plan");
+
+	foreach my $scan (1 .. $scans)
+	{
+		my $barrier = session($node);
+
+		$barrier->query_safe('BEGIN; LOCK barrier');
+		start_query($session, $query);
+		$node->poll_query_until('postgres',
+			q(SELECT count(*) = 2 FROM pg_locks WHERE relation = 'barrier'::regclass AND NOT granted)
+		) or die 'the workers do not come to the barrier';
+		$barrier->query_safe('COMMIT');
+		$barrier->quit;
+		is(finish_query($session), 200, "$name: all rows, $scan");
+	}
+	is( counters($node, 'shared_1', 'scans, workers'),
+		"$scans|" . 2 * $scans,
+		"$name: where both were");
+	is(counters($node, 'shared_2', 'scans, workers'),
+		"$scans|$scans", "$name: where one was");
+	is( $session->query_safe(
+			q(SELECT relid::regclass, sum(scans) FROM pg_ringctl_last_scans() GROUP BY 1 ORDER BY 1)),
+		"shared_1|1\nshared_2|1",
+		"$name: the last one");
 	$session->quit;
 }
 
