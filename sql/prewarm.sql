@@ -318,6 +318,11 @@ SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 3071)
 -- It is not asked for where there is a ring, or nothing in shared buffers.
 SELECT ring_kb, p.blocks FROM unnest('{-1, 64}'::int[]) ring_kb, LATERAL pg_ringctl_prewarm('big', ring_kb, fit => 'stop') p;
 SELECT p.blocks FROM pg_ringctl_prewarm('big', 0, 'read', fit => 'stop') p;
+-- What a scan would get may be no ring.
+SET pg_ringctl.scan_ring = 0;
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', -1);
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', -1, fit => 'stop');
+RESET pg_ringctl.scan_ring;
 
 -- As a user sees what is wrong
 SELECT pg_ringctl_prewarm('small', workers => -1);

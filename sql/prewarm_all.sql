@@ -107,6 +107,14 @@ SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks
 SELECT sum(blocks) FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}', workers => 2, fit => 'stop');
 SELECT count(*) AS relations FROM pg_ringctl_prewarm_all('big', 64, fit => 'stop');
 SELECT count(*) AS relations FROM pg_ringctl_prewarm_all('big', parts => '{indexes}', fit => 'stop');
+-- of those that have no ring
+SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks, ring_buffers > 0 AS ring
+  FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}', fit => 'stop');
+SET pg_ringctl.scan_ring = 0;
+SELECT plain(relation) AS relation, blocks, ring_buffers FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}');
+SELECT plain(relation) AS relation, blocks, ring_buffers
+  FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}', fit => 'stop');
+RESET pg_ringctl.scan_ring;
 DROP INDEX big_id;
 
 -- Temporary tables: without a ring, workers, and asking whether they fit

@@ -118,14 +118,14 @@ prewarm_check_enabled(int ring_kb)
  *		Change the options to what can be done with this relation, and its
  *		parts.
  *
- * Whether it fits is asked only where there is no ring.  A temporary relation
- * is not in shared buffers, so it is not asked there, either, and nobody else
- * can read it.
+ * Whether it fits is asked only where there is no ring: there is one if it has
+ * a size.  A temporary relation is not in shared buffers, so it is not asked
+ * there, either, and nobody else can read it.
  */
 void
 prewarm_adapt_options(PrewarmOptions *options, Relation rel)
 {
-	if (options->ring_kb != 0 || RelationUsesLocalBuffers(rel))
+	if (options->ring_kb > 0 || RelationUsesLocalBuffers(rel))
 		options->fit = FIT_IGNORE;
 
 	if (options->workers > 0 && RelationUsesLocalBuffers(rel))
@@ -261,6 +261,20 @@ read_blocks(const PrewarmJob *job)
 }
 
 /*
+ * prewarm_blocks_to_fit
+ *		How many of so many blocks of the relation have to fit into shared
+ *		buffers: none, if they are read through a ring.
+ */
+int64
+prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
+{
+	RingOptions options;
+
+	load_choose_ring(rel, ring_kb, &options);
+	return options.nbuffers > 0 ? 0 : nblocks;
+}
+
+/*
  * prewarm_read
  *		Read so many blocks of the relation, or as many of them as fit, into
  *		shared buffers.
@@ -273,8 +287,9 @@ prewarm_read(Crew *crew, Fit *fit, int ring_kb, Relation rel,
 	RingOptions options;
 
 	load_choose_ring(rel, ring_kb, &options);
-	crew_read(crew, rel, forknum, &options, first_block,
-			  fit_take(fit, nblocks), result);
+	if (options.nbuffers == 0)
+		nblocks = fit_take(fit, nblocks);
+	crew_read(crew, rel, forknum, &options, first_block, nblocks, result);
 }
 
 /* Read the blocks into shared buffers, through a ring or without one. */
@@ -287,7 +302,7 @@ buffer_blocks(const PrewarmJob *job, LoadResult *result)
 	Crew	   *crew;
 
 	if (options->fit == FIT_WARN)
-		fit_warn(nblocks);
+		fit_warn(prewarm_blocks_to_fit(job->open.rel, options->ring_kb, nblocks));
 	crew = crew_begin(options->workers);
 	prewarm_read(crew, &fit, options->ring_kb, job->open.rel, job->forknum,
 				 job->first_block, nblocks, result);

@@ -33,6 +33,7 @@ extern void prewarm_get_options(FunctionCallInfo fcinfo, int ring_kb_argno,
 								int workers_argno, int fit_argno,
 								PrewarmOptions *options);
 extern void prewarm_adapt_options(PrewarmOptions *options, Relation rel);
+extern int64 prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks);
 extern void prewarm_read(Crew *crew, Fit *fit, int ring_kb, Relation rel,
 						 ForkNumber forknum, int64 first_block, int64 nblocks,
 						 LoadResult *result);

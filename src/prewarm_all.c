@@ -60,9 +60,9 @@ get_parts(Oid relid, int kinds, PrewarmOptions *options)
 	return parts;
 }
 
-/* How many blocks do all of these have now? */
+/* How many blocks, of all of these as they are now, have to fit? */
 static int64
-count_blocks(const List *parts)
+count_blocks(const List *parts, int ring_kb)
 {
 	int64		blocks = 0;
 
@@ -73,7 +73,8 @@ count_blocks(const List *parts)
 		CHECK_FOR_INTERRUPTS();
 		if (relations_try_open(&open, part->relid, part->table))
 		{
-			blocks += RelationGetNumberOfBlocks(open.rel);
+			blocks += prewarm_blocks_to_fit(open.rel, ring_kb,
+											RelationGetNumberOfBlocks(open.rel));
 			relations_close(&open);
 		}
 	}
@@ -149,7 +150,7 @@ pg_ringctl_prewarm_all(PG_FUNCTION_ARGS)
 	parts = get_parts(PG_GETARG_OID(0), kinds, &options);
 
 	if (options.fit == FIT_WARN)
-		fit_warn(count_blocks(parts));
+		fit_warn(count_blocks(parts, options.ring_kb));
 	fit.action = options.fit;
 
 	crew = crew_begin(options.workers);
