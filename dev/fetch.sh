@@ -49,10 +49,13 @@ close_apt() {
 }
 
 # fetch_source NAME SUITE...: the upstream tarball of a source package, from the first suite that has it, kept in the
-# cache; prints its path. The packaging files are not wanted and not always on a mirror.
+# cache; prints its path, so call it in a subshell. The packaging files are not wanted and not always on a mirror.
 fetch_source() {
 	local name=$1 suite tarball keep
 	shift
+	trap close_apt EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
 	keep=$(cache_dir)/src
 	mkdir -p "$keep"
 	tarball=$(find "$keep" -name "${name}_*.orig.tar.*" | sort -V | tail -n 1)
@@ -71,18 +74,34 @@ fetch_source() {
 	[ -n "$tarball" ] && printf '%s\n' "$tarball"
 }
 
+# missing_packages NAME...: a line for each that is not installed.
+missing_packages() {
+	local name
+	for name in "$@"; do
+		dpkg-query -W -f '${Status}\n' "$name" 2>/dev/null | grep -q ' installed$' || printf '%s\n' "$name"
+	done
+}
+
+# install_packages NAME...: one of us at a time, and whoever else uses apt is waited for.
+install_packages() {
+	local apt=(apt-get -qy -o DPkg::Lock::Timeout=300)
+	mkdir -p "$(cache_dir)" &&
+		(
+			flock 8
+			"${apt[@]}" update 8>&- &&
+				DEBIAN_FRONTEND=noninteractive "${apt[@]}" install --no-install-recommends "$@" 8>&-
+		) 8>"$(cache_dir)/packages.lock"
+}
+
 # need_packages NAME...: Debian packages of this machine. Root installs what is missing; anybody else is told.
 need_packages() {
-	local name missing=() out
-	for name in "$@"; do
-		dpkg-query -W -f '${Status}\n' "$name" 2>/dev/null | grep -q ' installed$' || missing+=("$name")
-	done
+	local missing out
+	mapfile -t missing < <(missing_packages "$@")
 	[ "${#missing[@]}" -gt 0 ] || return 0
 	is_root || die "these packages are missing, and installing them takes root: ${missing[*]}"
 	log "installing what it takes: ${missing[*]}"
 	out=$(mktemp)
-	if ! { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends \
-		"${missing[@]}"; } >"$out" 2>&1 </dev/null; then
+	if ! install_packages "${missing[@]}" >"$out" 2>&1 </dev/null; then
 		show_tail "$out" 5
 		rm -f "$out"
 		die "could not install: ${missing[*]}"

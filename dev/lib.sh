@@ -258,13 +258,19 @@ private_server() {
 
 # --- the extension -------------------------------------------------------------------------------------------------
 
-# List the checkout's files as they are now, committed or not, zero-terminated; without git, everything.
+# git, also where the checkout is somebody else's.
+git_here() {
+	git -c safe.directory="$CHECKOUT" "$@"
+}
+
+# List the checkout's files as they are now, committed or not, zero-terminated; without git, everything but what a
+# compiler has made.
 checkout_files() {
 	cd "$CHECKOUT" || return 1
-	if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-		git ls-files -z --cached --others --exclude-standard
+	if git_here rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+		git_here ls-files -z --cached --others --exclude-standard
 	else
-		find . -name .git -prune -o -type f -print0
+		find . -name .git -prune -o -type f ! -name '*.o' ! -name '*.so' ! -name '*.bc' -print0
 	fi | while IFS= read -r -d '' file; do
 		if [ -f "$file" ]; then         # a file that was deleted is still in git's index
 			printf '%s\0' "$file"
