@@ -75,6 +75,7 @@ bench_begin() {
 }
 
 bench_end() {
+	[ ${#RECORDED[@]} -gt 0 ] || die "nothing was measured"
 	printf 'done: %s figures, %s missed\n' "$FIGURES" "$MISSES"
 	[ "$MISSES" -eq 0 ]
 }
@@ -85,8 +86,10 @@ bench_end() {
 bench_server() {
 	local original
 	original=$("$CHECKOUT/dev/server" "$1") || return 1
-	CONFIG=$(private_server "$original" "$WORK/server-$1") && copy_checkout "$WORK/source-$1" || return 1
-	build_extension "$CONFIG" "$WORK/source-$1" "$WORK/build-$1.log" || { show_tail "$WORK/build-$1.log"; return 1; }
+	CONFIG=$(private_server "$original" "$WORK/server-$1") && copy_checkout "$WORK/source-$1" ||
+		die "a private copy of PostgreSQL $1 could not be made"
+	build_extension "$CONFIG" "$WORK/source-$1" "$WORK/build-$1.log" ||
+		{ show_tail "$WORK/build-$1.log"; die "pg_ringctl could not be built for PostgreSQL $1"; }
 	BIN=$("$CONFIG" --bindir)
 }
 
@@ -172,8 +175,10 @@ sql() {
 
 # timed STATEMENT [PGOPTIONS]: milliseconds, as psql measures them, in a new session.
 timed() {
-	as_user env "PGOPTIONS=${2:-}" "$BIN/psql" -X -A -t -q -v ON_ERROR_STOP=1 -d postgres -c "$1" -c '\timing on' \
-		-c "${3:-$1}" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1
+	local out
+	out=$(as_user env "PGOPTIONS=${2:-}" "$BIN/psql" -X -A -t -q -v ON_ERROR_STOP=1 -d postgres -c "$1" \
+		-c '\timing on' -c "${3:-$1}") || die "refused: ${3:-$1}"       # psql times what fails, too
+	sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' <<<"$out" | tail -n 1
 }
 
 # timed_once STATEMENT [PGOPTIONS]: the same, but the statement runs once only.
@@ -184,9 +189,10 @@ timed_once() {
 # timed_session STATEMENT PGOPTIONS [STATEMENT]: milliseconds of the first, and the last line of what they answer,
 # with blanks between the columns.
 timed_session() {
-	as_user env "PGOPTIONS=$2" "$BIN/psql" -X -A -t -q -F ' ' -v ON_ERROR_STOP=1 -d postgres -c "SELECT 1" -c '\timing on' \
-		-c "$1" -c '\timing off' ${3:+-c "$3"} |
-		awk '/^Time: / { ms = $2; next } { last = $0 } END { print ms, last }'
+	local out
+	out=$(as_user env "PGOPTIONS=$2" "$BIN/psql" -X -A -t -q -F ' ' -v ON_ERROR_STOP=1 -d postgres -c "SELECT 1" \
+		-c '\timing on' -c "$1" -c '\timing off' ${3:+-c "$3"}) || die "refused: $1${3:+; $3}"
+	awk '/^Time: / { ms = $2; next } { last = $0 } END { print ms, last }' <<<"$out"
 }
 
 # instructions OPTIONS N STATEMENT [CALLGRIND-OPTION...]: of a single-user backend that runs the statement N times. The
@@ -201,11 +207,22 @@ instructions() {
 		sed -n 's/.*Collected : \([0-9]*\).*/\1/p' | tail -n 1
 }
 
+# instructions_each OPTIONS FEW MANY STATEMENT [CALLGRIND-OPTION...]: of each time that the statement runs, but for the
+# first ones.
+instructions_each() {
+	local options=$1 few_times=$2 many_times=$3 few many
+	shift 3
+	few=$(instructions "$options" "$few_times" "$@")
+	many=$(instructions "$options" "$many_times" "$@")
+	[ "${few:-0}" -gt 0 ] && [ "${many:-0}" -gt "$few" ] || die "could not count instructions: $1"
+	awk "BEGIN { printf \"%.0f\", ($many - $few) / ($many_times - $few_times) }"
+}
+
 # stopwatch COMMAND...: milliseconds that it took.
 stopwatch() {
 	local start end
 	start=$(date +%s%N)
-	"$@" >/dev/null 2>&1
+	"$@" >/dev/null 2>&1 || die "failed: $*"
 	end=$(date +%s%N)
 	awk "BEGIN { print ($end - $start) / 1000000 }"
 }
