@@ -85,7 +85,7 @@ bench_end() {
 # bench_server MAJOR: a private copy with the extension; sets CONFIG and BIN. Fails if that major can't be had.
 bench_server() {
 	local original
-	original=$("$CHECKOUT/dev/server" "$1") || return 1
+	original=$("$CHECKOUT/dev/server" "$1") || { [ $? -ne 2 ] || die "PostgreSQL $1 does not work"; return 1; }
 	CONFIG=$(private_server "$original" "$WORK/server-$1") && copy_checkout "$WORK/source-$1" ||
 		die "a private copy of PostgreSQL $1 could not be made"
 	build_extension "$CONFIG" "$WORK/source-$1" "$WORK/build-$1.log" ||

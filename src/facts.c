@@ -285,8 +285,8 @@ facts_discard(dsm_handle query)
 {
 	Collection	collection = {leader_box(), query, -1, NIL};
 
-	if (collection.box != NULL && !shared_try(discard, &collection))
-		collection.box->leader = 0;
+	if (collection.box != NULL)
+		collection.box->leader = shared_try(discard, &collection) ? MyProcPid : 0;
 }
 
 /*

@@ -118,9 +118,9 @@ prewarm_check_enabled(int ring_kb)
  *		Change the options to what can be done with this relation, and its
  *		parts.
  *
- * Whether it fits is asked only where there is no ring: there is one if it has
- * a size.  A temporary relation is not in shared buffers, so it is not asked
- * there, either, and nobody else can read it.
+ * Whether it fits is asked only where there is no ring: with a size there is
+ * one, with -1 each part decides.  A temporary relation is not in shared
+ * buffers, so it is not asked there, either, and nobody else can read it.
  */
 void
 prewarm_adapt_options(PrewarmOptions *options, Relation rel)

@@ -755,18 +755,19 @@ came_round(const Ring *ring)
 
 /*
  * Without a ring, what the misses grew by since the last call was read by this
- * stream, but never more than it asked for.  (If the same query reads the
- * relation in another way too, a hit may be taken for a read.)
+ * stream, but never more than it asked for.  In 19 there may be less of them: a
+ * block that another process is reading counts as a hit when it has been waited
+ * for.  (If the same query reads the relation in another way too, a hit may be
+ * taken for a read.)
  */
 static void
 count_unringed(Ring *ring)
 {
+	RingCounts *counts = &ring->public->counts;
 	int64		misses = misses_so_far(ring);
+	int64		unringed = counts->blks_unringed + misses - ring->misses_seen;
 
-	if (misses > ring->misses_seen)
-		ring->public->counts.blks_unringed = Min(ring->public->counts.blocks,
-										 ring->public->counts.blks_unringed +
-										 misses - ring->misses_seen);
+	counts->blks_unringed = Max(0, Min(unringed, counts->blocks));
 	ring->misses_seen = misses;
 }
 

@@ -162,7 +162,7 @@ is_wanted(const ErrorData *error)
  * resource owner.  The executor holds no LWLocks when it asks a node for a row,
  * and a read stream none when it asks for a block.  Who called the executor may:
  * an index does, on a page, when it calls a support function that is a query.
- * We could not tell his from ours, and do without for once.
+ * We could not tell his from ours: the scans of such a query are not counted.
  *
  * A query that fails may call this, too, while its transaction is aborted.  No
  * interrupt may come then, and an error must leave that as it was.

@@ -708,9 +708,9 @@ sub waits_for_a_slow_one
 	my $name = 'slow scan';
 	my ($brake, $rear, $cancelled, $terminated);
 
-	reset_counters();
 	for (my $try = 0; $try < 5 && !$brake; $try++)
 	{
+		reset_counters();
 		($brake, $rear, $cancelled, $terminated) =
 		  wait_for_a_slow_one($name, "slow$try", 300, 320);
 	}

@@ -235,6 +235,7 @@ END $$));
 	# an error in a worker is the leader's; one may just be at its end, or beyond
 	ask('SET client_min_messages = error; SET log_min_messages = error');
 	start_query($session, long_prewarm('128, workers => 3'));
+	wait_for("SELECT state = 'active' FROM pg_stat_activity WHERE pid = $pid");
 	wait_for(qq(
 SELECT count(pg_terminate_backend(pid)) >= 0 AND
        (SELECT state = 'idle' FROM pg_stat_activity WHERE pid = $pid)
