@@ -158,6 +158,14 @@ typedef struct BufferAccessStrategyData
 	Buffer		buffers[FLEXIBLE_ARRAY_MEMBER];
 } BufferAccessStrategyData;
 
+/* What look_for_own_blocks() has found. */
+typedef enum OwnBlocks
+{
+	OWN_UNKNOWN,
+	OWN_NONE,
+	OWN_SOME,
+} OwnBlocks;
+
 struct Ring
 {
 	RingOptions options;
@@ -185,6 +193,7 @@ struct Ring
 	int			quiet;			/* so many calls need not look at any */
 	int64		reads_at_start; /* counts.blks_read when the stream started */
 	int64		own_put_off;	/* and when an own block was put off after that */
+	OwnBlocks	own_blocks;		/* were any of the stream's in the ring then? */
 	BlockNumber *asked;			/* the last blocks asked for: the n-th is at
 								 * n & mask */
 	int64		asked_mask;
@@ -918,7 +927,28 @@ static inline bool
 may_find_own_blocks(const Ring *ring)
 {
 	return ring->options.returns ||
-		ring->public->counts.blks_read - ring->own_put_off < ring->public->nbuffers;
+		(ring->own_blocks != OWN_NONE &&
+		 ring->public->counts.blks_read - ring->own_put_off < ring->public->nbuffers);
+}
+
+/*
+ * A stream that finds everything elsewhere never brings the ring round.  So when
+ * it has read nothing for some calls, look whether there are blocks of its in the
+ * ring at all: what it reads later in the same pass it does not ask for again.
+ */
+static void
+look_for_own_blocks(Ring *ring)
+{
+	if (ring->own_blocks != OWN_UNKNOWN || ring->options.returns ||
+		ring->calls_at_rest < 2 * ring->reach ||
+		ring->public->counts.blks_read != ring->reads_at_start)
+		return;
+
+	ring->own_blocks = OWN_NONE;
+	for (int slot = 0; slot < ring->public->nbuffers; slot++)
+		if (ring->slots[slot].buffer != InvalidBuffer &&
+			tag_is_ours(ring, &ring->slots[slot].tag))
+			ring->own_blocks = OWN_SOME;
 }
 
 /*
@@ -1414,7 +1444,10 @@ grow(Ring *ring, int more)
 	for (int i = more - 1; i >= 0; i--)
 	{
 		if (take_lent(&slots[i]))
+		{
 			ring->public->occupied++;
+			ring->own_blocks = OWN_UNKNOWN;
+		}
 		else
 			memset(&slots[i], 0, sizeof(RingSlot));
 		buffers[i] = slots[i].buffer;
@@ -1727,6 +1760,7 @@ attend(Ring *ring, BlockNumber block)
 			end_quarter(ring);
 		fit_size(ring);
 	}
+	look_for_own_blocks(ring);
 	tend(ring, block);
 }
 
@@ -1925,6 +1959,7 @@ take_back(Ring *ring)
 	/* The next slot to be handed out is the first of these. */
 	ring->strategy->current = ring->public->current =
 		(first > 0 ? first : nbuffers) - 1;
+	ring->own_blocks = OWN_UNKNOWN;
 	ring->calls_at_rest = 0;
 	ring->pending = 0;
 	ring->tended = 0;
@@ -1952,6 +1987,10 @@ ring_start(Ring *ring)
 		else if (ring->strategy != NULL)
 			take_back(ring);
 	}
+	else
+		ring_watch(ring);		/* its last read began after its last call */
+	if (ring->public->counts.blks_read != ring->reads_at_start)
+		ring->own_blocks = OWN_UNKNOWN;
 	ring->reads_at_start = ring->own_put_off = ring->public->counts.blks_read;
 	ring->quiet = 0;
 }
