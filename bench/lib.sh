@@ -195,11 +195,14 @@ timed_session() {
 	awk '/^Time: / { ms = $2; next } { last = $0 } END { print ms, last }' <<<"$out"
 }
 
-# instructions OPTIONS N STATEMENT [CALLGRIND-OPTION...]: of a single-user backend that runs the statement N times. The
-# cluster is stopped meanwhile.
+# instructions OPTIONS N STATEMENT [CALLGRIND-OPTION...]: of a single-user backend that runs the statement N times, and
+# $PRELUDE before that. The cluster is stopped meanwhile.
 instructions() {
 	local options=$1 i
-	for ((i = 0; i < $2; i++)); do printf '%s\n' "$3"; done >"$WORK/statements"
+	{
+		[ -z "${PRELUDE:-}" ] || printf '%s\n' "$PRELUDE"
+		for ((i = 0; i < $2; i++)); do printf '%s\n' "$3"; done
+	} >"$WORK/statements"
 	shift 3
 	# shellcheck disable=SC2086 # several options
 	as_user sh -c 'exec "$0" "$@" <"'"$WORK"'/statements" >/dev/null' valgrind --tool=callgrind \
