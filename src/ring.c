@@ -945,7 +945,7 @@ look_for_own_blocks(Ring *ring)
 		return;
 
 	ring->own_blocks = OWN_NONE;
-	for (int slot = 0; slot < ring->public->nbuffers; slot++)
+	for (int slot = 0; slot < ring->public->nbuffers && ring->own_blocks == OWN_NONE; slot++)
 		if (ring->slots[slot].buffer != InvalidBuffer &&
 			tag_is_ours(ring, &ring->slots[slot].tag))
 			ring->own_blocks = OWN_SOME;

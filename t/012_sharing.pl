@@ -706,15 +706,15 @@ sub wait_for_a_slow_one
 sub waits_for_a_slow_one
 {
 	my $name = 'slow scan';
-	my ($brake, $rear, $cancelled, $terminated);
+	my ($brake, $rear, $cancelled, $terminated, $patient);
 
 	for (my $try = 0; $try < 5 && !$brake; $try++)
 	{
 		reset_counters();
-		($brake, $rear, $cancelled, $terminated) =
-		  wait_for_a_slow_one($name, "slow$try", 300, 320);
+		($brake, $rear, $cancelled, $terminated, $patient) =
+		  wait_for_a_slow_one($name, "slow$try", 300, 320, 340);
 	}
-	ok($brake, "$name: two wait for a third") or return;
+	ok($brake, "$name: three wait for a fourth") or return;
 
 	ask("SELECT pg_cancel_backend($cancelled->[1])");
 	finish_query($cancelled->[0]);
@@ -734,6 +734,9 @@ sub waits_for_a_slow_one
 	$terminated->[0]->{run}->kill_kill;
 	pass("$name: one that waits is terminated");
 
+	ends_complete($patient->[0], "$name, one that waits no more");
+	is( ask("SELECT state FROM pg_stat_activity WHERE pid = $rear->[1]"),
+		'active', "$name: before the slow one has ended");
 	$brake->quit;
 	ends_complete($rear->[0], $name);
 	is( ask(
