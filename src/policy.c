@@ -274,18 +274,23 @@ choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	bool		own_threshold = params.scan_threshold >= 0 && mode == MODE_CONTROL;
 	int			threshold = own_threshold ? params.scan_threshold :
 		NBuffers / 4;			/* as initscan() */
+	int			ring_kb = params.scan_ring;
+	RingSource	source = OidIsValid(params.ring_from) ? SOURCE_POLICY : SOURCE_PARAMETER;
 
-	fill_options(rel, maintenance, params.scan_ring,
-				 OidIsValid(params.ring_from) ? SOURCE_POLICY : SOURCE_PARAMETER,
-				 params.dirty_pages, options);
-	if (mode != MODE_CONTROL)
-	{
-		set_fixed_size(options, 0, SOURCE_SERVER);
-		options->nbuffers = options->capacity = options->enough = ring_server_buffers();
-		options->observe = true;
-	}
 	if (nblocks <= (BlockNumber) threshold)
-		set_fixed_size(options, 0, SOURCE_THRESHOLD);
+	{
+		ring_kb = 0;
+		source = SOURCE_THRESHOLD;
+	}
+	else if (mode != MODE_CONTROL)
+	{
+		ring_kb = 0;
+		source = SOURCE_SERVER;
+	}
+	fill_options(rel, maintenance, ring_kb, source, params.dirty_pages, options);
+	options->observe = (mode != MODE_CONTROL);
+	if (source == SOURCE_SERVER)
+		options->nbuffers = options->capacity = options->enough = ring_server_buffers();
 	if (options->capacity > options->nbuffers)
 	{
 		if (param_share_scans)
