@@ -31,19 +31,27 @@
 #include "enabled.h"
 #include "miscadmin.h"
 #include "params.h"
+#include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "shared.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"
 #include "utils/guc_tables.h"
 
-/* Look at the files once in so many blocks while a reload is pending. */
-#define CALLS_PER_LOOK		4096
+/* While a reload is pending, look at the files so often. */
+#define LOOK_INTERVAL_MS	500
 
 #define ENABLED_NAME		"pg_ringctl.enabled"
 
 /* In a parallel worker: it was off before the leader's parameters came. */
 static bool was_off = false;
+
+/* What the files said when this process looked, while a reload was pending. */
+static struct
+{
+	instr_time	when;			/* zero: it has not looked */
+	bool		off;
+}			last_look;
 
 /*
  * enabled_assign
@@ -69,8 +77,9 @@ enabled_mark(EnabledMark *mark)
 {
 	mark->now = shared_offs();
 	mark->offs = mark->now ? pg_atomic_read_u32(mark->now) : 0;
-	mark->calls = 0;
 	mark->off = was_off;
+	if (!ConfigReloadPending)
+		memset(&last_look, 0, sizeof(last_look));
 }
 
 /*
@@ -118,6 +127,31 @@ files_say_off(void)
 }
 
 /*
+ * The same, as of the last look.  That the files say "off" is counted once, not
+ * by every scan that this statement begins.
+ */
+static bool
+files_said_off(pg_atomic_uint32 *offs)
+{
+	instr_time	now;
+	instr_time	since;
+	bool		was = last_look.off;
+
+	INSTR_TIME_SET_CURRENT(now);
+	since = now;
+	INSTR_TIME_SUBTRACT(since, last_look.when);
+	if (!INSTR_TIME_IS_ZERO(last_look.when) &&
+		INSTR_TIME_GET_MILLISEC(since) < LOOK_INTERVAL_MS)
+		return last_look.off;
+
+	last_look.when = now;
+	last_look.off = files_say_off();
+	if (last_look.off && !was && offs != NULL)
+		pg_atomic_fetch_add_u32(offs, 1);
+	return last_look.off;
+}
+
+/*
  * enabled_look
  *		What enabled_still() asks when something has changed.
  */
@@ -129,12 +163,7 @@ enabled_look(EnabledMark *mark)
 
 	if (mark->now && pg_atomic_read_u32(mark->now) != mark->offs)
 		mark->off = true;
-	else if (unlikely(ConfigReloadPending) && mark->calls++ % CALLS_PER_LOOK == 0 &&
-			 files_say_off())
-	{
-		mark->off = true;
-		if (mark->now)
-			pg_atomic_fetch_add_u32(mark->now, 1);
-	}
+	else if (ConfigReloadPending)
+		mark->off = files_said_off(mark->now);
 	return !mark->off;
 }

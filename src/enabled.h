@@ -19,7 +19,6 @@ typedef struct EnabledMark
 	pg_atomic_uint32 *now;		/* times that it has been switched off so far;
 								 * NULL: nobody counts */
 	uint32		offs;			/* times that it had been switched off */
-	uint32		calls;			/* calls of enabled_look() */
 	bool		off;			/* was switched off since */
 } EnabledMark;
 
