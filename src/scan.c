@@ -537,7 +537,9 @@ is_step(const ScanReader *reader, BlockNumber block)
 
 /*
  * Would the server synchronize this scan with others, and can its ring keep
- * what they need?  Only in its first pass: a rescan starts where it did.
+ * what they need?  Only in its first pass: a rescan starts where it did.  And
+ * not where somebody holds a lightweight lock, as an index does on a page while
+ * it calls its support functions: who waits then can't be cancelled.
  */
 static bool
 may_share(ScanReader *reader)
@@ -546,7 +548,7 @@ may_share(ScanReader *reader)
 	bool		first = !reader->begun;
 
 	reader->begun = true;
-	return first && param_share_scans &&
+	return first && param_share_scans && InterruptHoldoffCount == 0 &&
 		ring_options(reader->reader.ring)->window > 0 &&
 		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
 		ScanDirectionIsForward(scan->rs_dir) &&

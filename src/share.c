@@ -119,6 +119,7 @@ typedef struct SharePart
 {
 	LWLock		lock;
 	int			nmembers;
+	int			nused;			/* those behind the first so many are not in use */
 	Member		members[FLEXIBLE_ARRAY_MEMBER];
 } SharePart;
 
@@ -153,6 +154,7 @@ init_share(void *part)
 
 	LWLockInitialize(&new->lock, shared_tranche());
 	new->nmembers = members_wanted();
+	new->nused = 0;
 	for (int i = 0; i < new->nmembers; i++)
 	{
 		pg_atomic_init_u64(&new->members[i].v, 0);
@@ -253,7 +255,7 @@ same_size(BlockNumber a, BlockNumber b, int window)
 static Member *
 same_scan(const RelFileLocator *locator, BlockNumber nblocks, BlockNumber start)
 {
-	for (int i = 0; i < share->nmembers; i++)
+	for (int i = 0; i < share->nused; i++)
 	{
 		Member	   *member = &share->members[i];
 
@@ -284,7 +286,7 @@ best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
 	Member	   *front = NULL;
 	Member	   *best = NULL;
 
-	for (int i = 0; i < share->nmembers; i++)
+	for (int i = 0; i < share->nused; i++)
 	{
 		Member	   *member = &share->members[i];
 
@@ -295,7 +297,7 @@ best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
 			front = member;
 	}
 	best = front;
-	for (int i = 0; front != NULL && i < share->nmembers; i++)
+	for (int i = 0; front != NULL && i < share->nused; i++)
 	{
 		Member	   *member = &share->members[i];
 		uint64		v = pg_atomic_read_u64(&member->v);
@@ -316,7 +318,7 @@ add_member(const RelFileLocator *locator)
 	Member	   *new = NULL;
 	Member	   *other = NULL;
 
-	for (int i = 0; i < share->nmembers; i++)
+	for (int i = 0; i < share->nused; i++)
 	{
 		Member	   *member = &share->members[i];
 
@@ -325,6 +327,8 @@ add_member(const RelFileLocator *locator)
 		else if (RelFileLocatorEquals(member->locator, *locator))
 			other = member;
 	}
+	if (new == NULL && share->nused < share->nmembers)
+		new = &share->members[share->nused++];
 	if (new == NULL)
 		return NULL;
 	new->locator = *locator;
@@ -416,8 +420,9 @@ share_start(const ShareScan *scan)
 
 /*
  * Does the process of this member run, so that waiting for it may help?  Not if
- * it waits itself for a client, a lock, another process or the time; or for the
- * sake of another scan of its: who is last never waits for this one's.
+ * it waits itself for a client, a lock, another process, a foreign server or the
+ * time; or for the sake of another scan of its: who is last never waits for this
+ * one's.
  */
 static bool
 is_running(const Member *member)
@@ -426,8 +431,6 @@ is_running(const Member *member)
 
 	if (info == WAIT_EVENT_BUFFER_IO)
 		return true;			/* for another process's read of a page */
-	if (info == wait_event)
-		return false;
 	switch (info & 0xFF000000)
 	{
 		case PG_WAIT_LOCK:
@@ -435,6 +438,7 @@ is_running(const Member *member)
 		case PG_WAIT_IPC:
 		case PG_WAIT_TIMEOUT:
 		case PG_WAIT_ACTIVITY:
+		case PG_WAIT_EXTENSION: /* such as this file's own */
 			return false;
 		default:
 			return true;
@@ -635,6 +639,8 @@ share_leave(ShareScan *scan)
 		i = share->members[i].next;
 	share->members[i].next = me->next;
 	memset(&me->locator, 0, sizeof(RelFileLocator));
+	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
+		share->nused--;
 	LWLockRelease(&share->lock);
 	pfree(scan);
 }
