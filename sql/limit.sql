@@ -62,6 +62,13 @@ SELECT farthest('c') >= 8 AS far;
 COMMIT;
 RESET enable_material;
 DROP SEQUENCE wanted;
+-- nor are all that come before them there the next time
+BEGIN;
+DECLARE c CURSOR FOR SELECT n, l.i FROM (VALUES (1), (2)) g(n), LATERAL (
+    SELECT i FROM generate_series(1, 9999) i WHERE n = 1 UNION ALL SELECT id FROM limited_1 LIMIT 10000) l;
+MOVE 13000 IN c;
+SELECT farthest('c') >= 8 AS far;
+COMMIT;
 
 -- nothing, or everything
 SELECT rows FROM ran('SELECT * FROM limited_1 LIMIT 0');

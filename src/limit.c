@@ -116,16 +116,22 @@ may_change(const Limit *limit)
 		 has_executor_param(limit->limitOffset, NULL));
 }
 
-/* The rows that a Limit wants, of those that it has not got; -1: not known. */
+/*
+ * The rows that a Limit wants, of those that it has not got; -1: not known.  If
+ * it may be rescanned, and another node's rows come before those of the scan that
+ * is called now, there may be fewer of these the next time.
+ */
 static int64
 rows_wanted(const LimitState *limit)
 {
+	int64		got = bms_is_empty(limit->ps.plan->extParam) ? limit->position : 0;
+
 	if (limit->lstate == LIMIT_INITIAL || limit->noCount ||
 		limit->limitOption == LIMIT_OPTION_WITH_TIES ||
 		may_change((const Limit *) limit->ps.plan) ||
 		limit->count > PG_INT64_MAX - limit->offset)
 		return -1;
-	return Max(0, limit->offset + limit->count - limit->position);
+	return Max(0, limit->offset + limit->count - got);
 }
 
 /*
