@@ -8,7 +8,7 @@
  * a reader and a ring of his own; when all are done the leader may close the
  * relation, and give out the next range.
  *
- *	leader   begin --> give 1 --> take chunks --> wait --> give 2 --> ... end
+ *	leader   call ---> give 1 --> take chunks --> wait --> give 2 --> ... end
  *	                     |                         ^         |             |
  *	                     v                         |         v             v
  *	workers  start ----> open --> take chunks --> close ---> open --> ... exit
@@ -16,7 +16,8 @@
  * So the workers start only once, and the ring of each goes with it from one
  * relation to the next (see ring_lend()): a thousand partitions leave no more
  * behind than one.  All of those that started take part in every range; but a
- * range no larger than the smallest chunk the leader reads alone.
+ * range no larger than the smallest chunk the leader reads alone, and where
+ * there are no others, none is started.
  *
  * They are parallel workers in the server's sense: one lock group, so that a
  * worker is given the lock that its leader holds, also while somebody waits for
@@ -96,6 +97,7 @@ typedef struct CrewShared
 
 struct Crew
 {
+	int			nworkers;		/* to be started when there is work for them */
 	ParallelContext *pcxt;		/* NULL: the leader is alone */
 	CrewShared *shared;
 };
@@ -238,32 +240,45 @@ start_workers(Crew *crew, int nworkers)
 	LaunchParallelWorkers(pcxt);
 }
 
+/* There is work for them: start the workers, or as many as can be had. */
+static void
+call_workers(Crew *crew)
+{
+	int			nworkers = crew->nworkers;
+
+	crew->nworkers = 0;
+	/* A worker can't have any: it is in its leader's lock group. */
+	if (IsParallelWorker())
+	{
+		ereport(NOTICE,
+				(errmsg("a parallel worker cannot launch parallel workers")));
+		return;
+	}
+
+	init_wait_events();
+	start_workers(crew, nworkers);
+	if (crew->pcxt->nworkers_launched < nworkers)
+		ereport(NOTICE,
+				(errmsg("launched %d of %d parallel workers",
+						crew->pcxt->nworkers_launched, nworkers),
+				 errhint("You might need to increase \"%s\" or \"%s\".",
+						 "max_parallel_workers", "max_worker_processes")));
+}
+
 /*
  * crew_begin
- *		Start so many workers, or as many as can be had.
+ *		A crew of the session and so many workers, or as many as can be had when
+ *		there is work for them; palloc'd, and to be given to crew_end().
  *
- * Until crew_end() the session is in parallel mode: it may not write.
+ * From crew_read() to crew_end() the session may be in parallel mode: it may
+ * not write.
  */
 Crew *
 crew_begin(int nworkers)
 {
 	Crew	   *crew = palloc0(sizeof(Crew));
 
-	/* A worker can't have any: it is in its leader's lock group. */
-	if (nworkers > 0 && IsParallelWorker())
-		ereport(NOTICE,
-				(errmsg("a parallel worker cannot launch parallel workers")));
-	else if (nworkers > 0)
-	{
-		init_wait_events();
-		start_workers(crew, nworkers);
-		if (crew->pcxt->nworkers_launched < nworkers)
-			ereport(NOTICE,
-					(errmsg("launched %d of %d parallel workers",
-							crew->pcxt->nworkers_launched, nworkers),
-					 errhint("You might need to increase \"%s\" or \"%s\".",
-							 "max_parallel_workers", "max_worker_processes")));
-	}
+	crew->nworkers = nworkers;
 	return crew;
 }
 
@@ -311,7 +326,11 @@ crew_read(Crew *crew, Relation rel, ForkNumber forknum,
 		  const RingOptions *options, int64 first_block, int64 nblocks,
 		  LoadResult *result)
 {
-	int			nworkers = crew->pcxt ? crew->pcxt->nworkers_launched : 0;
+	int			nworkers;
+
+	if (crew->nworkers > 0 && nblocks > MIN_CHUNK)
+		call_workers(crew);
+	nworkers = crew->pcxt ? crew->pcxt->nworkers_launched : 0;
 
 	if (nworkers == 0 || nblocks <= MIN_CHUNK)
 	{
