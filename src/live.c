@@ -183,6 +183,8 @@ forget_place(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 void
 live_attach(void)
 {
+	LivePlace  *place;
+
 	if (live == NULL)
 		live = shared_part(PART_LIVE,
 						   offsetof(LivePart, places) +
@@ -191,9 +193,9 @@ live_attach(void)
 	if (my_place != NULL || MyProcNumber < 0 || MyProcNumber >= live->nplaces)
 		return;
 
-	before_shmem_exit(forget_place, (Datum) 0);
-	my_place = &live->places[MyProcNumber];
-	for (dsa_pointer p = my_place->rings; DsaPointerIsValid(p);)
+	place = &live->places[MyProcNumber];
+	nrings = nunused = nkept = 0;	/* an earlier try may have failed half-way */
+	for (dsa_pointer p = place->rings; DsaPointerIsValid(p);)
 	{
 		LiveRing   *ring = dsa_get_address(shared_area(), p);
 
@@ -204,6 +206,8 @@ live_attach(void)
 		put_unused(ring);
 		p = ring->next;
 	}
+	my_place = place;
+	before_shmem_exit(forget_place, (Datum) 0);
 	pg_atomic_write_u32(&my_place->pid, MyProcPid);
 }
 
