@@ -30,7 +30,8 @@
  * an invalidation of the relation, at commit, to everybody.  It takes
  * one line away; if that is a parent, whatever was found through it may be
  * wrong, and all lines go.  A change of the family sends such messages by
- * itself.
+ * itself, because columns are inherited or not any more; only to give a table
+ * a parent without columns, or to take it away, is no change of the table's.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
