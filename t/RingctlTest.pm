@@ -66,7 +66,10 @@ sub new_node
 	my ($name, %params) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(extra => ['--data-checksums'], %params);
+	# Who runs all files has made a cluster to copy, with checksums, too.
+	$node->init(
+		defined $ENV{INITDB_TEMPLATE} ? () : (extra => ['--data-checksums']),
+		%params);
 	$node->append_conf('postgresql.conf', $settings);
 
 	# From 19 on there may be more I/O workers in a moment than those that a test
@@ -283,7 +286,7 @@ sub rows_add_up
 			'postgres', q(
 SELECT count(*) > 0,
        count(*) FILTER (WHERE blks_read <> fills + reuses + escapes_pinned + escapes_adopted),
-       count(*) FILTER (WHERE blocks <> blks_hit + blks_read + blks_unringed),
+       count(*) FILTER (WHERE unconsumed NOT BETWEEN 0 AND blocks OR (share_waits = 0) <> (share_wait_ms = 0)),
        count(*) FILTER (WHERE least(scans, workers, blks_hit, blks_read, blks_unringed, fills, reuses,
                                     escapes_pinned, escapes_dirty, escapes_adopted, slots_lost) < 0)
   FROM pg_ringctl_stats)),
@@ -375,7 +378,7 @@ sub compile
 		my $in = $path =~ m{/src/[^/]+$} ? "$dir/src" : $dir;
 		copy($path, $in) or die "cannot copy $path: $!";
 	}
-	system_or_bail('make', '-s', '-C', $dir, 'PG_CONFIG=pg_config',
+	system_or_bail('make', '-s', '-j4', '-C', $dir, 'PG_CONFIG=pg_config',
 		'with_llvm=no', "PG_CPPFLAGS=$cppflags", 'all');
 	return "$dir/pg_ringctl";
 }
