@@ -130,7 +130,8 @@ BEGIN
     PERFORM fresh();
     SELECT * INTO p FROM pg_ringctl_prewarm_blocks('big', list, ring_kb, win, mode);
     SELECT * INTO s FROM stats('big', 'prewarm');
-    RETURN QUERY SELECT p.blocks = s.blocks AND p.blks_hit = s.blks_hit AND p.blks_read = s.blks_read,
+    RETURN QUERY SELECT p.blocks = s.blocks AND p.blks_hit = s.blks_hit AND p.blks_read = s.blks_read
+                        AND p.blks_read >= (SELECT count(DISTINCT b) FROM unnest(list) b),
                         cached('big') <= s.ring_buffers, hot_survives(),
                         s.escapes_pinned + s.escapes_dirty + s.escapes_adopted = 0, exact();
 END $$;

@@ -211,14 +211,14 @@ RESET pg_ringctl.track;
 ALTER SYSTEM SET pg_ringctl.enabled = off;
 SELECT pg_reload_conf();
 \o /dev/null
-SELECT 1 WHERE current_setting('pg_ringctl.enabled')::bool \watch i=0.02 c=500 m=1
+SELECT 1 WHERE current_setting('pg_ringctl.enabled')::bool \watch i=0.05 c=600 m=1
 \o
 SELECT * FROM explain('SELECT count(*) FROM big');
 SELECT * FROM explain('SELECT count(*) FROM small', 'RING');
 ALTER SYSTEM RESET pg_ringctl.enabled;
 SELECT pg_reload_conf();
 \o /dev/null
-SELECT 1 WHERE NOT current_setting('pg_ringctl.enabled')::bool \watch i=0.02 c=500 m=1
+SELECT 1 WHERE NOT current_setting('pg_ringctl.enabled')::bool \watch i=0.05 c=600 m=1
 \o
 SELECT * FROM explain('SELECT count(*) FROM small', 'RING');
 

@@ -167,7 +167,7 @@ SELECT count(*) FROM fits;
 SELECT cached('fits') = blocks('fits') AS cached FROM stats('fits');
 SELECT pg_ringctl_stats_reset() IS NOT NULL AS reset;
 SELECT count(*) FROM fits;
-SELECT ring_buffers, blks_hit + blks_unringed = blocks('fits') AS no_ring, blks_read FROM stats('fits');
+SELECT ring_buffers, blks_hit = blocks('fits') AS kept, blks_unringed, blks_read FROM stats('fits');
 SELECT * FROM got;
 -- -1 is a ring that sizes itself, whatever the parameter says
 SET pg_ringctl.scan_ring = '64kB';

@@ -30,12 +30,12 @@ DECLARE
 BEGIN
     PERFORM fresh();
     SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb, fit => 'ignore');
-    RETURN QUERY SELECT r.blocks = blocks(rel), r.blocks = r.blks_hit + r.blks_read,
+    RETURN QUERY SELECT r.blocks = blocks(rel), r.blks_read = r.blocks AND r.blks_hit = 0,
                         CASE WHEN ring_kb < 0 THEN sign(r.ring_buffers)::int
                              ELSE r.ring_buffers * current_setting('block_size')::int / 1024 END,
                         CASE WHEN ring_kb <> 0 THEN hot_survives() END,
                         CASE WHEN r.ring_buffers > 0 THEN cached(rel) <= r.ring_buffers
-                             ELSE cached(rel) > 0.3 * r.blocks OR r.blocks = 0 END,
+                             ELSE cached(rel) = r.blocks OR r.blocks > 2048 AND cached(rel) > 0.3 * r.blocks END,
                         r.reuses > 0, r.escapes, r.elapsed_ms >= 0;
 END $$;
 SELECT what, ring_kb, p.*
@@ -89,6 +89,16 @@ SET pg_ringctl.mode = observe;
 SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb,
        reuses > 0 AS reuses, escapes FROM pg_ringctl_prewarm('big', 64);
 RESET pg_ringctl.mode;
+
+-- It looks ahead as maintenance does, not as a scan; in a new session, because
+-- this one has lent a large ring.
+\c -
+SET io_combine_limit = 1;
+SET effective_io_concurrency = 1000;
+SET maintenance_io_concurrency = 0;
+SELECT fresh();
+SELECT blocks = blks_read AS all_read, ring_buffers <= 8 AS looks_at_the_next FROM pg_ringctl_prewarm('big', -1);
+RESET ALL;
 
 --
 -- Modes: read and prefetch leave shared_buffers alone
@@ -335,6 +345,7 @@ SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm(''small'', %s
 -- Nobody else reads a temporary relation.
 SELECT blocks = blocks('temporary') AS all_blocks FROM pg_ringctl_prewarm('temporary', workers => 2);
 SET max_parallel_workers = 0;
+SELECT blocks FROM pg_ringctl_prewarm('big', 64, first_block => 1, last_block => 16, workers => 2);     -- needs none
 SELECT blocks FROM pg_ringctl_prewarm('big', 64, workers => 2);
 SET max_parallel_workers = 1;
 SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 64, workers => 2);

@@ -15,6 +15,8 @@ CREATE INDEX things_gist ON things USING gist (place);
 CREATE INDEX things_spgist ON things USING spgist (place);
 CREATE INDEX things_brin ON things USING brin (day);
 CREATE INDEX things_some ON things (day) WHERE id < 10;
+CREATE TABLE things_heir () INHERITS (things);		-- is no part
+INSERT INTO things_heir (id) VALUES (0);
 SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'things'::regclass \gset
 CREATE UNLOGGED TABLE unlogged AS SELECT * FROM small;
 CREATE INDEX unlogged_id ON unlogged (id);
@@ -48,7 +50,7 @@ CREATE FUNCTION all_of(rel regclass, ring_kb int, parts text[] DEFAULT '{table,t
 RETURNS TABLE (relation text, all_blocks boolean, adds_up boolean, escapes bigint, rings int) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fresh();
-    RETURN QUERY SELECT plain(p.relation), p.blocks = blocks(p.relation), p.blocks = p.blks_hit + p.blks_read,
+    RETURN QUERY SELECT plain(p.relation), p.blocks = blocks(p.relation), p.blks_read = p.blocks OR workers > 0,
                         p.escapes, CASE WHEN ring_kb > 0 THEN p.ring_buffers * 8 / ring_kb END
                    FROM pg_ringctl_prewarm_all(rel, ring_kb, parts, workers) p;
 END $$;
@@ -159,7 +161,7 @@ SELECT count(*) AS locked FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 COMMIT;
 
 DROP FUNCTION all_of, plain;
-DROP TABLE things, unlogged, empty, empty_index, tree, temporary;
+DROP TABLE things, things_heir, unlogged, empty, empty_index, tree, temporary;
 DROP FOREIGN DATA WRAPPER regress_nothing CASCADE;
 DROP MATERIALIZED VIEW matview;
 DROP VIEW a_view;

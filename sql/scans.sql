@@ -100,6 +100,9 @@ DO 'BEGIN PERFORM scan_twice(); PERFORM scan_twice(); END';
 SELECT relid, count(*), sum(blocks) = count(*) * blocks(relid) AS blocks FROM last GROUP BY relid ORDER BY relid::text;
 SELECT count(*), count(scan_twice()) AS calls FROM small WHERE id < 3;
 SELECT relid, count(*) FROM last GROUP BY relid ORDER BY relid::text;
+-- of very many scans the last thousand
+DO 'BEGIN PERFORM count(*) FROM hot; FOR i IN 1 .. 1000 LOOP PERFORM count(*) FROM small; END LOOP; END';
+SELECT relid, count(*) FROM last GROUP BY relid;
 -- also if it looks itself: what has ended until then
 CREATE FUNCTION scan_and_look() RETURNS SETOF regclass LANGUAGE plpgsql AS $$
 BEGIN
@@ -165,7 +168,7 @@ SELECT count(*) FROM big;
 SELECT * FROM verdict;
 RESET parallel_leader_participation;
 SELECT count(*) FROM big;
-SELECT relid, leaders <= 1 AS leaders, workers, blocks, unconsumed, rings, last_is_exact FROM verdict;
+SELECT relid, leaders, workers, blocks, unconsumed, rings, last_is_exact FROM verdict;
 -- two at a time, and one in a function that a worker runs
 SET parallel_leader_participation = off;
 SELECT pg_ringctl_stats_reset() IS NOT NULL AS reset;

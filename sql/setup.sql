@@ -60,6 +60,8 @@ BEGIN ATOMIC
                     AND least(scans, workers, blks_hit, blks_read, blks_unringed, fills,
                               reuses, escapes_pinned, escapes_dirty, escapes_adopted,
                               slots_lost, ring_buffers, wal_flushes) >= 0
+                    AND unconsumed BETWEEN 0 AND blocks AND released >= 0
+                    AND (share_waits = 0) = (share_wait_ms = 0)
                     AND elapsed_ms >= 0 AND ring_buffers_max >= ring_buffers
                     AND last_scan >= stats_reset)
       FROM pg_ringctl_stats;

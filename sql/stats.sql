@@ -233,6 +233,17 @@ SELECT count(*) AS rows, hot_survives() FROM pg_ringctl_stats;
 RESET pg_ringctl.track;
 SELECT count(*) FROM big;
 SELECT relname, scans FROM pg_ringctl_stats;
+-- Without the server's counters, reads without a ring are hits; a ring knows its own.
+SET track_counts = off;
+SELECT fresh();
+SELECT count(*) FROM big;
+SELECT blks_read = blocks('big') AS all_read, exact() FROM stats('big');
+SET pg_ringctl.scan_ring = 0;
+SELECT fresh();
+SELECT count(*) FROM big;
+SELECT blks_hit = blocks('big') AS all_hits, exact() FROM stats('big');
+RESET pg_ringctl.scan_ring;
+RESET track_counts;
 
 --
 -- Who may see and reset

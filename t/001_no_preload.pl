@@ -30,6 +30,7 @@ observe_for_a_database();
 control_after_reset();
 one_library_of_several();
 what_others_have_planted();
+library_that_is_missing();
 rows_add_up($node, 'at the end');
 
 $early->quit;
@@ -194,4 +195,26 @@ SELECT pg_describe_object(d.classid, d.objid, 0), o.oprname, o.oprleft::regtype,
 		'nothing of what was planted is used');
 	is($node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
 		'0', 'and all policies can be dropped');
+}
+
+# Two names in one pair of quotes are one file, which nobody finds; who sets the
+# list himself gets in.
+sub library_that_is_missing
+{
+	my $preload = 'ALTER DATABASE locked %s session_preload_libraries';
+	my ($out, $err);
+
+	$node->safe_psql('postgres', $_)
+	  foreach ('CREATE DATABASE locked',
+		sprintf($preload, 'SET') . " = 'pg_ringctl, pg_buffercache'");
+	$node->psql('locked', 'SELECT 1', stdout => \$out, stderr => \$err);
+	like(
+		$err,
+		qr/could not access file "pg_ringctl, pg_buffercache"/,
+		'a list with too few quotes: nobody can connect');
+	{
+		local $ENV{PGOPTIONS} = '-c session_preload_libraries=';
+		$node->safe_psql('locked', sprintf($preload, 'RESET'));
+	}
+	is($node->safe_psql('locked', 'SELECT 1'), '1', 'and after a RESET all can');
 }

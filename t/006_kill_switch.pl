@@ -40,6 +40,7 @@ workers_that_start_later_let_go();
 cursor_that_missed_off_and_on();
 files_that_cannot_be_loaded();
 command_line();
+reload_that_waits();
 prewarm_that_runs();
 new_scans_get_no_ring();
 prewarm_gets_no_ring();
@@ -311,6 +312,39 @@ sub command_line
 
 # A ring that is kept passes to the session's next one, with all its buffers; one
 # that was let go does not, and the next has to be filled again.
+# A statement can't reload; what it scans then must not read the files each time,
+# which the server's log would be full of.
+sub reload_that_waits
+{
+	my $session = session_with($node, %with_library);
+	my $pid = pid_of($session);
+	my $gate = close_gate($node);
+
+	$node->safe_psql('postgres', 'CREATE TABLE tiny AS SELECT 1 AS id');
+	$node->append_conf('postgresql.conf', "include_if_exists = 'nowhere.conf'");
+	start_query(
+		$session, q(
+DO $$ BEGIN
+    PERFORM through_gate(1, 1);
+    FOR i IN 1 .. 5000 LOOP PERFORM FROM tiny; END LOOP;
+END $$));
+	wait_at_gate($node, $pid);
+	reload($node, 'pg_ringctl.enabled', 'on');
+
+	my $offset = -s $node->logfile;
+	open_gate($gate);
+	finish_query($session);
+	my $looks = () = slurp_file($node->logfile, $offset) =~
+	  /skipping missing configuration file/g;
+	cmp_ok($looks, '>', 0, 'reload that waits: the files are looked at');
+	cmp_ok($looks, '<', 500, 'reload that waits: not by every scan');
+	is(counters($node, 'tiny', 'scans'),
+		'5000', 'reload that waits: all scans are counted');
+	$node->adjust_conf('postgresql.conf', 'include_if_exists', undef);
+	reload($node, 'pg_ringctl.enabled', 'on');
+	$session->quit;
+}
+
 sub prewarm_that_runs
 {
 	my $session = session_with($node, %with_library);
@@ -376,6 +410,11 @@ sub prewarm_gets_no_ring
 			"SELECT * FROM pg_ringctl_prewarm('refused', $ring_kb)",
 			qr/ERROR:  55000/,
 			"off: prewarm with ring_kb $ring_kb");
+		fails(
+			$session,
+			"SELECT * FROM pg_ringctl_prewarm_blocks('refused', '{1}', $ring_kb)",
+			qr/ERROR:  55000/,
+			"off: prewarm of blocks with ring_kb $ring_kb");
 	}
 	is( $session->query_safe(
 			"SELECT blocks, ring_buffers, reuses FROM pg_ringctl_prewarm('refused', fit => 'ignore')"
@@ -384,6 +423,10 @@ sub prewarm_gets_no_ring
 		'off: prewarm without a ring');
 	is(counters($node, 'refused', 'scans, blocks', 'prewarm'),
 		"1|$pages", 'off: which is counted');
+	is( $session->query_safe(
+			"SELECT blocks FROM pg_ringctl_prewarm_blocks('refused', '{1, 2}')"),
+		'2',
+		'off: prewarm of blocks without a ring');
 	$session->quit;
 }
 

@@ -174,8 +174,11 @@ sub server_that_does_not_match
 	my ($out, $err);
 
 	create_function($library, $_, "mismatched_$_")
-	  foreach qw(pg_ringctl_prewarm pg_ringctl_stats pg_ringctl_stats_info
-	  pg_ringctl_stats_reset);
+	  foreach qw(pg_ringctl_prewarm pg_ringctl_prewarm_all pg_ringctl_prewarm_blocks
+	  pg_ringctl_stats pg_ringctl_stats_info pg_ringctl_stats_reset pg_ringctl_rings
+	  pg_ringctl_ring_slots pg_ringctl_escapes pg_ringctl_reclaim pg_ringctl_pollution
+	  pg_ringctl_map pg_ringctl_last_scans pg_ringctl_resolve
+	  pg_ringctl_set_policy pg_ringctl_drop_policy);
 	$node->append_conf('postgresql.conf',
 		"session_preload_libraries = '$library'");
 	$node->restart;
@@ -207,11 +210,24 @@ sub server_that_does_not_match
 	$session->query_safe('\set VERBOSITY sqlstate');
 	foreach my $call (
 		'pg_ringctl_stats()', 'pg_ringctl_stats_info()',
-		'pg_ringctl_stats_reset()', "pg_ringctl_prewarm('mismatched')")
+		'pg_ringctl_stats_reset()', "pg_ringctl_prewarm('mismatched')",
+		"pg_ringctl_prewarm_all('mismatched')",
+		"pg_ringctl_prewarm_blocks('mismatched', '{1}')",
+		'pg_ringctl_rings()', 'pg_ringctl_ring_slots()', 'pg_ringctl_escapes()',
+		'pg_ringctl_reclaim()', 'pg_ringctl_pollution()', 'pg_ringctl_map()',
+		'pg_ringctl_last_scans()', "pg_ringctl_resolve('mismatched')")
 	{
 		fails($session, "SELECT * FROM mismatched_$call",
 			qr/ERROR:  0A000/, "no match: $call");
 	}
+	$session->query_safe(
+		"SELECT mismatched_pg_ringctl_set_policy('mismatched', '64kB')");
+	is($session->query_safe('SELECT label FROM pg_seclabels'),
+		'scan_ring=64kB', 'no match: a policy can be set');
+	is( $session->query_safe(
+			"SELECT mismatched_pg_ringctl_drop_policy('mismatched')"),
+		't',
+		'no match: and dropped');
 	is($session->query_safe('SELECT sum(id) FROM mismatched'),
 		$sum, 'no match: the session goes on');
 	$session->quit;

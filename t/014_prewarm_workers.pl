@@ -194,6 +194,12 @@ SELECT bool_or(query LIKE '%pg_ringctl_prewarm%') FROM pg_stat_activity
  WHERE leader_pid = $pid AND backend_type = 'parallel worker'));
 		pass("$end: and so is what the workers do");
 
+		# At the end of each prewarm who is done first waits for the others.
+		wait_for(
+			"SELECT bool_or(wait_event = '$_') FROM pg_stat_activity WHERE $pid IN (pid, leader_pid)"
+		) foreach qw(RingPrewarmFinish RingPrewarmNext);
+		pass("$end: and whom they wait for");
+
 		ask("SELECT $end($pid)");
 		if ($end eq 'pg_cancel_backend')
 		{
