@@ -360,11 +360,14 @@ CREATE TABLE "Some place"."By hand" (id integer);
 CREATE TABLE parent (id integer) PARTITION BY LIST (id);
 CREATE TABLE child PARTITION OF parent DEFAULT;
 CREATE MATERIALIZED VIEW matview AS SELECT * FROM alone;
+CREATE TABLE keyed (id integer PRIMARY KEY, filler text);
+CREATE MATERIALIZED VIEW grouped AS SELECT id, filler FROM keyed GROUP BY id;
 SELECT pg_ringctl_set_policy('alone', '128kB', '0', 'leave');
 SECURITY LABEL FOR pg_ringctl ON TABLE "Some place"."By hand" IS ' Scan_Ring = 1 MB ';
 SELECT pg_ringctl_set_policy('parent', NULL, '16MB');
 SELECT pg_ringctl_set_policy('child');
-SELECT pg_ringctl_set_policy('matview', '0', '-1', 'write');));
+SELECT pg_ringctl_set_policy('matview', '0', '-1', 'write');
+SELECT pg_ringctl_set_policy('grouped', '64kB');));
 }
 
 sub dump_of
@@ -407,15 +410,22 @@ sub restored_in_full
 	my $custom = dump_of('custom', 'source', '--format=custom');
 	my $expected = policies($node, 'source');
 
-	is(scalar(split(/\n/, $expected)), 5, 'policies to dump');
+	is(scalar(split(/\n/, $expected)), 6, 'policies to dump');
 	$target->command_ok(with_psql('plain', $plain), 'restore: plain');
 	$target->command_ok(
 		with_psql('single', $plain, '--single-transaction'),
 		'restore: in one transaction');
 	$target->command_ok(with_pg_restore('custom', $custom),
 		'restore: custom');
-	$target->command_ok(with_pg_restore('jobs', $custom, '--jobs=2'),
-		'restore: by two jobs');
+	# What depends on a key is made by other sessions, which have not loaded it.
+	$target->command_fails_like(
+		with_pg_restore('jobs_alone', $custom, '--jobs=2'),
+		$not_loaded, 'restore: by two jobs, not loaded');
+	{
+		local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
+		$target->command_ok(with_pg_restore('jobs', $custom, '--jobs=2'),
+			'restore: by two jobs');
+	}
 	foreach my $database (qw(plain single custom jobs))
 	{
 		is(policies($target, $database), $expected, "policies of $database");
@@ -509,9 +519,9 @@ sub after_drop_extension
 
 	$node->safe_psql('source', 'CREATE EXTENSION pg_ringctl');
 	is(scalar(split(/\n/, policies($node, 'source'))),
-		5, 'CREATE EXTENSION finds them again');
+		6, 'CREATE EXTENSION finds them again');
 	is($node->safe_psql('source', 'SELECT pg_ringctl_drop_all_policies()'),
-		'5', 'all policies are dropped');
+		'6', 'all policies are dropped');
 	$node->safe_psql('source', 'DROP EXTENSION pg_ringctl');
 	is(labels($node, 'source'), '', 'then DROP EXTENSION leaves none');
 	$target->command_ok(
