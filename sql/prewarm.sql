@@ -23,7 +23,7 @@ CHECKPOINT;
 -- Whatever has storage, with rings of all sizes
 --
 CREATE FUNCTION prewarm(rel regclass, ring_kb int)
-RETURNS TABLE (all_blocks boolean, adds_up boolean, ring int, hot boolean, left_as_meant boolean,
+RETURNS TABLE (all_blocks boolean, all_read boolean, ring int, hot boolean, left_as_meant boolean,
                reuses boolean, escapes bigint, elapsed boolean) LANGUAGE plpgsql AS $$
 DECLARE
     r record;

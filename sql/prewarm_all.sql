@@ -47,10 +47,10 @@ RETURN regexp_replace(rel::text, '(pg_toast_|temp_)[0-9]+', '\1N', 'g');
 
 -- What was read, and whether that is right
 CREATE FUNCTION all_of(rel regclass, ring_kb int, parts text[] DEFAULT '{table,toast,indexes}', workers int DEFAULT 0)
-RETURNS TABLE (relation text, all_blocks boolean, adds_up boolean, escapes bigint, rings int) LANGUAGE plpgsql AS $$
+RETURNS TABLE (relation text, all_blocks boolean, all_read boolean, escapes bigint, rings int) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fresh();
-    RETURN QUERY SELECT plain(p.relation), p.blocks = blocks(p.relation), p.blks_read = p.blocks OR workers > 0,
+    RETURN QUERY SELECT plain(p.relation), p.blocks = blocks(p.relation), p.blks_read = p.blocks,
                         p.escapes, CASE WHEN ring_kb > 0 THEN p.ring_buffers * 8 / ring_kb END
                    FROM pg_ringctl_prewarm_all(rel, ring_kb, parts, workers) p;
 END $$;

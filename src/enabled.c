@@ -64,6 +64,8 @@ enabled_assign(bool newval, void *extra pg_attribute_unused())
 
 	if (!param_enabled && newval && InitializingParallelWorker)
 		was_off = true;
+	if (newval)
+		memset(&last_look, 0, sizeof(last_look));
 	if (param_enabled && !newval && offs != NULL)
 		pg_atomic_fetch_add_u32(offs, 1);
 }

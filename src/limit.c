@@ -118,8 +118,8 @@ may_change(const Limit *limit)
 
 /*
  * The rows that a Limit wants, of those that it has not got; -1: not known.  If
- * it may be rescanned, and another node's rows come before those of the scan that
- * is called now, there may be fewer of these the next time.
+ * it may be rescanned with other parameters, fewer rows of other nodes may come
+ * before this scan's the next time.
  */
 static int64
 rows_wanted(const LimitState *limit)

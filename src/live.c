@@ -335,7 +335,8 @@ live_enter(int nslots)
 	make_room_to_leave();
 	live_free_retired();
 
-	ring = take_unused();
+	/* without a place, what it has of its predecessor's is not all */
+	ring = my_place != NULL ? take_unused() : NULL;
 	if (ring == NULL && my_place != NULL)
 		ring = make_shared();
 	if (ring == NULL)

@@ -38,7 +38,7 @@
  *	  - is of the same process or lock group: a self-join, a leader and its
  *	    workers;
  *	  - does not run: its cursor is idle, or its process waits for a client, a
- *	    lock, another process or the time;
+ *	    lock, another process, a foreign server or the time;
  *	  - has not moved for PATIENCE_MS;
  *	  - or has cost more than it can be worth.  Let the one in front be r times
  *	    as fast.  If it waits, it takes r times as long.  If it does not, both
