@@ -330,15 +330,18 @@ make_slots(LiveRing *ring, int nslots)
 LiveRing *
 live_enter(int nslots)
 {
-	LiveRing   *ring;
+	LiveRing   *ring = NULL;
 
 	make_room_to_leave();
 	live_free_retired();
 
 	/* without a place, what it has of its predecessor's is not all */
-	ring = my_place != NULL ? take_unused() : NULL;
-	if (ring == NULL && my_place != NULL)
-		ring = make_shared();
+	if (my_place != NULL)
+	{
+		ring = take_unused();
+		if (ring == NULL)
+			ring = make_shared();
+	}
 	if (ring == NULL)
 		ring = make_private();
 

@@ -286,11 +286,12 @@ sub rows_add_up
 			'postgres', q(
 SELECT count(*) > 0,
        count(*) FILTER (WHERE blks_read <> fills + reuses + escapes_pinned + escapes_adopted),
+       count(*) FILTER (WHERE blocks <> blks_hit + blks_read + blks_unringed),
        count(*) FILTER (WHERE unconsumed NOT BETWEEN 0 AND blocks OR (share_waits = 0) <> (share_wait_ms = 0)),
        count(*) FILTER (WHERE least(scans, workers, blks_hit, blks_read, blks_unringed, fills, reuses,
                                     escapes_pinned, escapes_dirty, escapes_adopted, slots_lost) < 0)
   FROM pg_ringctl_stats)),
-		't|0|0|0',
+		't|0|0|0|0',
 		"$name: the rows of pg_ringctl_stats add up");
 }
 
