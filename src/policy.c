@@ -293,7 +293,7 @@ choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 		options->nbuffers = options->capacity = options->enough = ring_server_buffers();
 	if (options->capacity > options->nbuffers)
 	{
-		if (param_share_scans)
+		if (param_share_scans && !maintenance && nblocks > (BlockNumber) NBuffers / 4)
 			add_window(options);
 		add_flush_room(options);
 	}
