@@ -30,7 +30,6 @@
 #include "compat.h"
 #include "enabled.h"
 #include "miscadmin.h"
-#include "params.h"
 #include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "shared.h"
@@ -163,7 +162,8 @@ enabled_look(EnabledMark *mark)
 	if (mark->off)
 		return false;
 
-	if (mark->now && pg_atomic_read_u32(mark->now) != mark->offs)
+	if (!param_enabled ||
+		(mark->now && pg_atomic_read_u32(mark->now) != mark->offs))
 		mark->off = true;
 	else if (ConfigReloadPending)
 		mark->off = files_said_off(mark->now);

@@ -10,6 +10,7 @@
 #ifndef RINGCTL_ENABLED_H
 #define RINGCTL_ENABLED_H
 
+#include "params.h"
 #include "port/atomics.h"
 #include "postmaster/interrupt.h"
 
@@ -34,7 +35,7 @@ extern bool enabled_look(EnabledMark *mark);
 static inline bool
 enabled_still(EnabledMark *mark)
 {
-	if (likely(!mark->off && !ConfigReloadPending &&
+	if (likely(!mark->off && param_enabled && !ConfigReloadPending &&
 			   (mark->now == NULL || pg_atomic_read_u32(mark->now) == mark->offs)))
 		return true;
 	return enabled_look(mark);
