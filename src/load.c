@@ -19,7 +19,6 @@
 #include "enabled.h"
 #include "load.h"
 #include "miscadmin.h"
-#include "params.h"
 #include "policy.h"
 #include "registry.h"
 #include "scan.h"
@@ -103,7 +102,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *options,
 
 	scan_lend_finished();
 
-	reader = MemoryContextAllocZero(TopMemoryContext, sizeof(Reader));
+	reader = registry_make_reader(TopMemoryContext, sizeof(Reader));
 	if (IsParallelWorker())
 		reader->workers = 1;	/* the leader counts the scan */
 	else

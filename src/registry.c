@@ -350,13 +350,19 @@ finish_reader(Reader *reader, bool failed)
 	if (!failed)
 		live_free_retired();
 
-	if (param_track && rows != NULL)
-		shared_try(failed ? report_failure : report_end, reader);
-	if (reader->finished && !failed)
-		reader->finished(reader);
-
-	ring_free(reader->ring);
-	pfree(reader);
+	PG_TRY();
+	{
+		if (param_track && rows != NULL)
+			shared_try(failed ? report_failure : report_end, reader);
+		if (reader->finished && !failed)
+			reader->finished(reader);
+	}
+	PG_FINALLY();
+	{
+		ring_free(reader->ring);
+		pfree(reader);
+	}
+	PG_END_TRY();
 }
 
 /* The ring's host, for a reader: while the ring runs, it is in live.c's. */
@@ -416,15 +422,30 @@ set_info(Reader *reader, const RingOptions *options)
 }
 
 /*
- * registry_begin_reader
- *		A reader of the relation begins, with a ring made of these options.
+ * registry_make_reader
+ *		Memory for a reader: size bytes of the context, which lives as long as the
+ *		session, zeroed, and a Reader before all else.
  *
- * *reader is zeroed memory that lives as long as the session, with nothing
- * but "failed" set (may be NULL).  It belongs to the registry from now on, as
- * does the ring: registry_end_reader() frees them; if the query fails, its
- * resource owner does.  Then failed() is called first, so that the creator
- * forgets it; it may not throw.  If this throws, the reader is still the
- * caller's.
+ * It belongs to the registry: registry_end_reader() frees it; if the query
+ * fails, its resource owner does.  Then failed() is called first, if the creator
+ * has set it, so that he forgets the reader; it may not throw.
+ */
+void *
+registry_make_reader(MemoryContext context, Size size)
+{
+	Reader	   *reader;
+
+	ResourceOwnerEnlarge(CurrentResourceOwner);
+	reader = MemoryContextAllocZero(context, size);
+	reader->owner = CurrentResourceOwner;
+	ResourceOwnerRemember(reader->owner, PointerGetDatum(reader), &reader_resource);
+	return reader;
+}
+
+/*
+ * registry_begin_reader
+ *		The reader begins to read the relation, through a ring made of these
+ *		options, which is the registry's, too.
  */
 void
 registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
@@ -433,14 +454,12 @@ registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
 	reader->key.datid = MyDatabaseId;
 	reader->key.relid = relid;
 	reader->key.kind = kind;
-	reader->owner = CurrentResourceOwner;
 
 	shared_try(prepare, &reader->key);
 	reader->ringid = live_new_ringid();
 	set_info(reader, options);
-	ResourceOwnerEnlarge(reader->owner);
 	reader->ring = ring_create(options, &reader_host, reader);
-	ResourceOwnerRemember(reader->owner, PointerGetDatum(reader), &reader_resource);
+	ring_start(reader->ring);
 	registry_start_clock(reader);
 }
 
@@ -495,6 +514,11 @@ reader_failed(Datum res)
 
 	if (reader->failed)
 		reader->failed(reader);
+	if (reader->ring == NULL)
+	{
+		pfree(reader);
+		return;
+	}
 	ring_forget_relation(reader->ring);
 	finish_reader(reader, true);
 }

@@ -74,6 +74,7 @@ typedef struct Reader
 } Reader;
 
 extern void registry_attach(void);
+extern void *registry_make_reader(MemoryContext context, Size size);
 extern void registry_begin_reader(Reader *reader, ReaderKind kind, Oid relid,
 								  const RingOptions *options);
 extern void registry_start_pass(Reader *reader, int64 blocks_total);

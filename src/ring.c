@@ -416,18 +416,24 @@ leave(Ring *ring)
  * host is called with host_arg for as long as the ring lives.
  *
  * It lives until ring_free(), in the session's memory: an aborted query's
- * ring is still there when its counts are collected.
+ * ring is still there when its counts are collected.  ring_start() before it
+ * is used.
  */
 Ring *
 ring_create(const RingOptions *options, const RingHost *host, void *host_arg)
 {
+	Size		size = sizeof(Ring);
 	Ring	   *ring;
 
 	if (ring_context == NULL)
 		ring_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl rings",
 											 ALLOCSET_DEFAULT_SIZES);
 
-	ring = MemoryContextAllocZero(ring_context, sizeof(Ring));
+	if (options->nbuffers > 0)
+		size = MAXALIGN(size) + offsetof(BufferAccessStrategyData, buffers) +
+			options->capacity * sizeof(Buffer);
+
+	ring = MemoryContextAllocZero(ring_context, size);
 	ring->options = *options;
 	ring->host = host;
 	ring->host_arg = host_arg;
@@ -436,14 +442,10 @@ ring_create(const RingOptions *options, const RingHost *host, void *host_arg)
 
 	if (options->nbuffers > 0)
 	{
-		Size		size = offsetof(BufferAccessStrategyData, buffers) +
-			options->capacity * sizeof(Buffer);
-
-		ring->strategy = MemoryContextAllocZero(ring_context, size);
+		ring->strategy = (BufferAccessStrategy) ((char *) ring + MAXALIGN(sizeof(Ring)));
 		ring->strategy->btype = BAS_BULKREAD;
 		ring->strategy->nbuffers = options->nbuffers;
 	}
-	ring_start(ring);
 	return ring;
 }
 
@@ -638,14 +640,14 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 	}
 
 	reason = escape_reason(ring, slot, came_round);
-	if (reason == SLOT_FREE)
-		reason = SLOT_PINNED;
 	if (reason != SLOT_LOST)
 		report_escape(ring, slot, reason);
 	switch (reason)
 	{
+		case SLOT_FREE:			/* is no reason */
+			Assert(false);
+			break;
 		case SLOT_PINNED:
-		case SLOT_FREE:
 			counts->escapes_pinned++;
 			break;
 		case SLOT_ADOPTED:
@@ -2039,8 +2041,6 @@ ring_free(Ring *ring)
 		pfree(ring->asked);
 	if (ring->reads_log != NULL)
 		pfree(ring->reads_log);
-	if (ring->strategy != NULL)
-		pfree(ring->strategy);
 	pfree(ring);
 }
 

@@ -188,24 +188,22 @@ leave_sharing(ScanReader *reader)
 	reader->share = NULL;
 }
 
-/* A reader is about to go: take it out of all lists. */
+/* A reader is about to go: take it out of all lists; the last one takes its query. */
 static void
 unlink_reader(ScanReader *reader)
 {
 	leave_sharing(reader);
 	deactivate(reader);
 	dlist_delete(&reader->reader.node);
+	if (dlist_is_empty(&reader->query->readers))
+		forget_query(reader->query);
 }
 
 /* The registry says that a reader's query failed. */
 static void
 scan_failed(Reader *failed)
 {
-	ScanReader *reader = (ScanReader *) failed;
-
-	unlink_reader(reader);
-	if (dlist_is_empty(&reader->query->readers))
-		forget_query(reader->query);
+	unlink_reader((ScanReader *) failed);
 }
 
 /*
@@ -761,7 +759,7 @@ make_reader(SeqScanState *node, const RingOptions *options)
 
 	scan_lend_finished();
 
-	reader = MemoryContextAllocZero(scan_context, sizeof(ScanReader));
+	reader = registry_make_reader(scan_context, sizeof(ScanReader));
 	reader->scan = scan;
 	reader->query = query_scans(node->ss.ps.state, true);
 	reader->node = &node->ss.ps;
@@ -769,21 +767,10 @@ make_reader(SeqScanState *node, const RingOptions *options)
 	reader->for_leader = IsParallelWorker() && node->ss.ps.state->es_query_dsa != NULL;
 	reader->reader.failed = scan_failed;
 	reader->reader.finished = scan_finished;
-
 	dlist_push_tail(&reader->query->readers, &reader->reader.node);
-	PG_TRY();
-	{
-		registry_begin_reader(&reader->reader, READER_SEQSCAN,
-							  RelationGetRelid(scan->rs_base.rs_rd), options);
-	}
-	PG_CATCH();
-	{
-		scan_failed(&reader->reader);
-		pfree(reader);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
 
+	registry_begin_reader(&reader->reader, READER_SEQSCAN,
+						  RelationGetRelid(scan->rs_base.rs_rd), options);
 	enabled_mark(&reader->enabled);
 	return reader;
 }
@@ -1240,15 +1227,17 @@ leave_scans(QueryScans *query)
 static void
 end_readers(QueryScans *query)
 {
-	while (!dlist_is_empty(&query->readers))
+	bool		more = true;
+
+	while (more)
 	{
 		ScanReader *reader = dlist_container(ScanReader, reader.node,
 											 dlist_head_node(&query->readers));
 
+		more = dlist_has_next(&query->readers, &reader->reader.node);
 		unlink_reader(reader);
 		registry_end_reader(&reader->reader);
 	}
-	forget_query(query);
 }
 
 static void

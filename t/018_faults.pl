@@ -1,8 +1,8 @@
 # Claims: whichever request for memory fails, the statement fails with that error,
 # or goes on without what it was for, and returns what it returns otherwise; the
 # same statement works after it, in the same session.  Nothing stays pinned, no
-# ring stays behind, nothing of the executor's is left open, and the server
-# does not crash.
+# ring and no memory of one stays behind, nothing of the executor's is left open, and
+# the server does not crash.  Who has no shared memory hears of the kill switch, too.
 #
 # The library is compiled with faults.h, and every statement runs in a new session,
 # and again, until no request is left that could fail.
@@ -117,6 +117,8 @@ SELECT pg_ringctl_set_policy('tree', '256kB', '0');
 SELECT scan_ring FROM pg_ringctl_policies; SELECT count(*) FROM tree;
 SELECT pg_ringctl_drop_policy('tree'); SELECT pg_ringctl_drop_all_policies()));
 survives('reset', 'SELECT pg_ringctl_stats_reset() IS NOT NULL');
+keeps_no_memory();
+switch_without_shared_memory();
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
 	'0', 'no ring is left');
@@ -174,4 +176,54 @@ sub survives
 	ok(@runs > 0 && @runs < $most_faults && !@wrong,
 		"$name: " . @runs . ' faults')
 	  or diag(join("\n", "expected: $expected", @wrong));
+}
+
+# What fails leaves no ring behind.
+sub keeps_no_memory
+{
+	my $statement = q(SELECT sum(id) FROM big;
+SELECT sum(used_bytes) FROM pg_backend_memory_contexts
+WHERE name IN ('pg_ringctl scans', 'pg_ringctl rings'));
+	my (@more, $err);
+
+	my (undef, $usual) = with_fault($statement, 0);
+	for (my $n = 1; $n <= $most_faults; $n++)
+	{
+		(undef, my $now, $err) = with_fault($statement, $n);
+		last if $err !~ /fault $n\b/;
+		push @more, "fault $n: $now, with $err" if $now ne $usual;
+	}
+	ok($err !~ /fault/ && !@more, 'memory: nothing is kept')
+	  or diag(join("\n", "usually: $usual", @more));
+}
+
+# A cursor in a session that was refused shared memory lets its ring go.
+sub switch_without_shared_memory
+{
+	my $name = 'no shared memory';
+	my $session;
+
+	for (my $n = 1; $n <= $most_faults; $n++)
+	{
+		$session = session_with($node, 'pg_ringctl.scan_ring' => '128kB');
+		$session->query("SET faults.at = $n; SELECT sum(id) FROM big");
+		last if $session->{stderr} =~ /neither counts nor shows/;
+		$session->{stderr} = '';
+		$session->quit;
+	}
+	like($session->{stderr}, qr/WARNING.*neither counts nor shows/, "$name: it says so");
+	$session->{stderr} = '';
+
+	load_table($node, 'loaded', 4000);
+	$session->query_safe(
+		'RESET ALL; BEGIN; DECLARE c CURSOR FOR SELECT id FROM loaded; MOVE 600 FROM c');
+	switch($node, 'off');
+	$session->query_safe('MOVE ALL FROM c; COMMIT');
+	is( $session->query_safe(
+			q(SELECT blocks, ring_buffers, escapes_dirty > 0 FROM pg_ringctl_last_scans() WHERE relid = 'loaded'::regclass)
+		),
+		'4000|16|t',
+		"$name: the ring of an open cursor is let go");
+	$session->quit;
+	switch($node, 'on');
 }
