@@ -146,7 +146,8 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.headroom",
 							"Sets how many buffers of a ring look-ahead may not pin.",
-							"0 means that it may pin the whole ring, as the server lets it.",
+							"0 means that it may pin the whole ring, as the server lets it; but for "
+							"three buffers, where the statement locks or changes rows.",
 							&param_headroom, 2, 0, INT_MAX / 2,
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
