@@ -272,8 +272,8 @@ choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 {
 	ScanParams	params = params_for_scan(RelationGetRelid(rel));
 	bool		own_threshold = params.scan_threshold >= 0 && mode == MODE_CONTROL;
-	int			threshold = own_threshold ? params.scan_threshold :
-		NBuffers / 4;			/* as initscan() */
+	int			server_threshold = NBuffers / 4;	/* as initscan() */
+	int			threshold = own_threshold ? params.scan_threshold : server_threshold;
 	int			ring_kb = params.scan_ring;
 	RingSource	source = OidIsValid(params.ring_from) ? SOURCE_POLICY : SOURCE_PARAMETER;
 
@@ -293,7 +293,7 @@ choose_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 		options->nbuffers = options->capacity = options->enough = ring_server_buffers();
 	if (options->capacity > options->nbuffers)
 	{
-		if (param_share_scans && !maintenance && nblocks > (BlockNumber) NBuffers / 4)
+		if (param_share_scans && !maintenance && nblocks > (BlockNumber) server_threshold)
 			add_window(options);
 		add_flush_room(options);
 	}
