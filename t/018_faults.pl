@@ -117,7 +117,10 @@ SELECT pg_ringctl_set_policy('tree', '256kB', '0');
 SELECT scan_ring FROM pg_ringctl_policies; SELECT count(*) FROM tree;
 SELECT pg_ringctl_drop_policy('tree'); SELECT pg_ringctl_drop_all_policies()));
 survives('reset', 'SELECT pg_ringctl_stats_reset() IS NOT NULL');
-keeps_no_memory();
+survives('memory', q(
+SELECT sum(id) FROM big;
+SELECT sum(used_bytes) FROM pg_backend_memory_contexts
+WHERE name IN ('pg_ringctl scans', 'pg_ringctl rings')));
 switch_without_shared_memory();
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
@@ -176,25 +179,6 @@ sub survives
 	ok(@runs > 0 && @runs < $most_faults && !@wrong,
 		"$name: " . @runs . ' faults')
 	  or diag(join("\n", "expected: $expected", @wrong));
-}
-
-# What fails leaves no ring behind.
-sub keeps_no_memory
-{
-	my $statement = q(SELECT sum(id) FROM big;
-SELECT sum(used_bytes) FROM pg_backend_memory_contexts
-WHERE name IN ('pg_ringctl scans', 'pg_ringctl rings'));
-	my (@more, $err);
-
-	my (undef, $usual) = with_fault($statement, 0);
-	for (my $n = 1; $n <= $most_faults; $n++)
-	{
-		(undef, my $now, $err) = with_fault($statement, $n);
-		last if $err !~ /fault $n\b/;
-		push @more, "fault $n: $now, with $err" if $now ne $usual;
-	}
-	ok($err !~ /fault/ && !@more, 'memory: nothing is kept')
-	  or diag(join("\n", "usually: $usual", @more));
 }
 
 # A cursor in a session that was refused shared memory lets its ring go.
