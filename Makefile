@@ -42,7 +42,7 @@ PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # A small buffer pool of its own makes small tables big.
 REGRESS = setup parameters clean dirty modify partitions parallel prewarm prewarm_all blocks stats explain pool scans policies limit
-REGRESS_OPTS = --temp-instance=tmp_check --temp-config=sql/regress.conf
+REGRESS_OPTS = --temp-instance=tmp_check --temp-config=$(srcdir)/sql/regress.conf
 TAP_TESTS = 1
 EXTRA_CLEAN = tmp_check
 
@@ -59,4 +59,8 @@ endif
 
 override CPPFLAGS += -I$(srcdir)/src
 
-$(OBJS): $(wildcard $(srcdir)/src/*.h)
+$(OBJS) $(OBJS:.o=.bc): $(wildcard $(srcdir)/src/*.h) | $(CURDIR)/src
+
+# A build folder apart from the sources has none.
+$(CURDIR)/src:
+	$(MKDIR_P) $@

@@ -4,7 +4,8 @@
  *	  What the module is: magic, parameters, hooks.
  *
  * pg_ringctl makes buffer access strategies, the private rings of shared
- * buffers that big scans run in, visible, controllable and tight.
+ * buffers that big scans run in, visible, controllable and tight.  The files
+ * that its picture is made of; each of the others says what it is for:
  *
  *	  src/policy.c      which ring does this relation get, and why
  *	  src/labels.c      policies of relations, kept as security labels

@@ -10,11 +10,16 @@ is_debian() {
 	grep -q '^ID="*debian"*$' /etc/os-release 2>/dev/null && have apt-get
 }
 
-# The mirror of the machine's main archive: not of its security updates, not a vendor's repository beside it.
+# The mirror of the machine's main archive: not of its security updates, not a vendor's repository beside it. The label
+# says so where the lists have been read once, else the name does, as far as names go.
 mirror() {
 	# shellcheck disable=SC2016 # apt's variables
-	apt-get indextargets --format '$(COMPONENT) $(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null |
-		awk '$1 == "main" && $2 ~ /debian/ && $2 !~ /security/ && $3 !~ /security/ { print $2; exit }'
+	apt-get indextargets --format '$(COMPONENT) $(REPO_URI) $(RELEASE) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
+		awk '$1 == "main" && $2 !~ /security/ && $3 !~ /security/ {
+			rank = $4 == "Debian" ? 3 : $2 ~ /debian/ ? 2 : 1
+			if (rank > best) { best = rank; uri = $2 }
+		}
+		END { if (best) print uri }'
 }
 
 # private_apt COMMAND...: apt-get or apt-cache with everything of its own.

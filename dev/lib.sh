@@ -7,11 +7,14 @@
 #
 # Progress goes to stderr, so that stdout is free for what a script answers.
 
-# Nothing that the caller's session set may change what a test sees, nor where its clients connect.
-unset PGHOST PGHOSTADDR PGPORT PGDATABASE PGUSER PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGTZ PGCLIENTENCODING \
-	PGSSLMODE PGAPPNAME PGDATESTYLE MAKEFLAGS MAKELEVEL
 # shellcheck disable=SC2034 # dev/demo draws by it
 CALLER_LOCALE=${LC_ALL:-${LC_CTYPE:-${LANG:-}}}
+# Nothing that the caller's session set may change what a test sees, nor where its clients connect. Test::Cluster takes
+# LC_ALL away, so that the other names of a locale count.
+unset PGHOST PGHOSTADDR PGPORT PGDATABASE PGUSER PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGTZ PGCLIENTENCODING \
+	PGSSLMODE PGAPPNAME PGDATESTYLE PGREQUIREAUTH PGREQUIREPEER MAKEFLAGS MAKELEVEL DESTDIR CDPATH \
+	TEMP_CONFIG EXTRA_REGRESS_OPTS PROVE_FLAGS PROVE_TESTS \
+	LANG LANGUAGE LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME
 export LC_ALL=C
 umask 022
 
@@ -114,12 +117,12 @@ temp_folder() {
 	local need=$1 base
 	choose_user
 	for base in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
-		if [ -d "$base" ] && [ "$(df -Pm "$base" | awk 'NR == 2 { print $4 }')" -ge "$need" ]; then
-			WORK=$(mktemp -d "$base/ringctl.XXXXXX")
-			break
+		if "${AS_USER[@]}" test -x "$base/." &&
+			[ "$(df -Pm "$base" | awk 'NR == 2 { print $4 }')" -ge "$need" ]; then
+			WORK=$(mktemp -d "$base/ringctl.XXXXXX") && break
 		fi
 	done
-	[ -n "$WORK" ] || die "no folder for temporary files has $need MB free (set TMPDIR)"
+	[ -n "$WORK" ] || die "no folder for temporary files that $RUN_USER can reach has $need MB free (set TMPDIR)"
 	WORK=$(cd "$WORK" && pwd -P)
 	trap clean_up EXIT
 	trap 'exit 129' HUP

@@ -511,14 +511,14 @@ step(ScanReader *reader, BlockNumber block, BlockNumber start)
 					   blocks_between(start, next, nblocks));
 	if (unlikely(state->wait))
 	{
-		instr_time	start;
+		instr_time	began;
 		instr_time	end;
 
-		INSTR_TIME_SET_CURRENT(start);
+		INSTR_TIME_SET_CURRENT(began);
 		while (state->wait && enabled_still(&reader->enabled))
 			state = share_wait(reader->share);
 		INSTR_TIME_SET_CURRENT(end);
-		INSTR_TIME_SUBTRACT(end, start);
+		INSTR_TIME_SUBTRACT(end, began);
 		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
 	}
 	ring_keep(ring, state->shared, state->behind);
