@@ -33,6 +33,7 @@
 #include "labels.h"
 #include "params.h"
 #include "policy.h"
+#include "relations.h"
 #include "utils/lsyscache.h"
 #include "utils/builtins.h"
 
@@ -331,9 +332,11 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 void
 policy_for_load(Relation rel, int ring_kb, RingOptions *options)
 {
+	/* On a standby an unlogged relation has its init fork only. */
 	if (ring_kb < 0)
-		choose_for_scan(rel, RelationGetNumberOfBlocks(rel), MODE_CONTROL, true,
-						options, NULL);
+		choose_for_scan(rel,
+						relations_absent(rel) ? 0 : RelationGetNumberOfBlocks(rel),
+						MODE_CONTROL, true, options, NULL);
 	else
 		fill_options(rel, true, ring_kb, SOURCE_ARGUMENT, param_dirty_pages, options);
 }

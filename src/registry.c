@@ -377,7 +377,7 @@ ring_enters(void *arg, int nslots, RingSlot **slots)
 }
 
 static void
-ring_leaves(void *arg, RingPublic *public pg_attribute_unused())
+ring_leaves(void *arg)
 {
 	Reader	   *reader = arg;
 

@@ -212,7 +212,6 @@ struct Ring
 	int			excess;			/* slots that it shall get rid of */
 	int			calls;			/* in this quarter */
 
-	bool		let_go;			/* observed, but once was ours */
 
 	XLogRecPtr	flushed;		/* WAL known to be flushed up to here */
 	XLogRecPtr	announced;		/* and the WAL writer asked up to here */
@@ -399,13 +398,11 @@ enter(Ring *ring)
 static void
 leave(Ring *ring)
 {
-	RingPublic *public = ring->public;
-
-	ring->own = *public;
+	ring->own = *ring->public;
 	ring->public = &ring->own;
 	ring->slots = NULL;
 	ring->entered = false;
-	ring->host->leave(ring->host_arg, public);
+	ring->host->leave(ring->host_arg);
 }
 
 /*
@@ -1844,8 +1841,8 @@ ring_let_go(Ring *ring)
 		if (more > 0)
 			grow(ring, more);
 		ring->misses_seen = misses_so_far(ring);
+		lent.expected -= ring->options.capacity;	/* it will lend nothing */
 	}
-	ring->let_go = ring->slots != NULL;
 	ring->options.observe = true;
 }
 
@@ -2019,8 +2016,6 @@ ring_close(Ring *ring)
 {
 	ring_watch(ring);
 	ring_drop_rest(ring);
-	if (ring->let_go)
-		lent.expected -= ring->options.capacity;
 	if (!ring->entered)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)

@@ -156,7 +156,7 @@ typedef struct RingPublic
 typedef struct RingHost
 {
 	RingPublic *(*enter) (void *arg, int nslots, RingSlot **slots);
-	void		(*leave) (void *arg, RingPublic *public);
+	void		(*leave) (void *arg);
 	void		(*escaped) (void *arg, const RingSlot *slot, RingSlotState reason);
 } RingHost;
 

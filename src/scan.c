@@ -43,6 +43,7 @@
 
 #include "access/parallel.h"
 #include "access/syncscan.h"
+#include "common/hashfn.h"
 #include "compat.h"
 #include "depth.h"
 #include "enabled.h"
@@ -74,12 +75,18 @@
 /* How many such slots there are: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3
 
+/* A query has room for so many readers at first, in the hash of its nodes. */
+#define NODES_AT_FIRST			4
+
+struct nodes_hash;
+
 /* The readers of one running query. */
 typedef struct QueryScans
 {
 	dlist_node	node;
 	EState	   *estate;			/* which query */
 	dlist_head	readers;
+	struct nodes_hash *by_node; /* the same; in the query's memory */
 } QueryScans;
 
 /* One sequential scan that we attached to. */
@@ -108,6 +115,25 @@ typedef struct ScanReader
 	ScanDirection direction;	/* in which it asked for blocks last */
 	bool		ended;			/* the stream was told that there is no more */
 } ScanReader;
+
+/* Which reader does a node have?  A plan may have thousands of them. */
+typedef struct NodeReader
+{
+	const PlanState *node;		/* hash key */
+	ScanReader *reader;
+	char		status;			/* hash status */
+} NodeReader;
+
+#define SH_PREFIX		nodes
+#define SH_ELEMENT_TYPE	NodeReader
+#define SH_KEY_TYPE		const PlanState *
+#define SH_KEY			node
+#define SH_HASH_KEY(tb, key)	((uint32) murmurhash64((uint64) (uintptr_t) (key)))
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 /* Queries with readers, the newest first. */
 static dlist_head queries = DLIST_STATIC_INIT(queries);
@@ -154,6 +180,7 @@ static QueryScans *
 query_scans(EState *estate, bool make)
 {
 	QueryScans *query;
+	nodes_hash *by_node;
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &queries)
@@ -165,8 +192,10 @@ query_scans(EState *estate, bool make)
 	if (!make)
 		return NULL;
 
+	by_node = nodes_create(estate->es_query_cxt, NODES_AT_FIRST, NULL);
 	query = MemoryContextAlloc(scan_context, sizeof(QueryScans));
 	query->estate = estate;
+	query->by_node = by_node;
 	dlist_init(&query->readers);
 	dlist_push_head(&queries, &query->node);
 	return query;
@@ -296,30 +325,35 @@ static TupleTableSlot *changing_call(PlanState *ps);
 static void change_depth(ScanReader *reader);
 static Datum changing_qual(ExprState *state, ExprContext *econtext, bool *isnull);
 
-/* The reader of a node whose function's place, or its qual's, another one has. */
+/* The reader of a node of a running query; NULL if it has none. */
+static ScanReader *
+find_reader(const PlanState *ps)
+{
+	QueryScans *query;
+	NodeReader *entry;
+
+	/* mostly it is the one that began last */
+	if (!dlist_is_empty(&active))
+	{
+		ScanReader *newest = dlist_head_element(ScanReader, active_node, &active);
+
+		if (newest->node == ps)
+			return newest;
+	}
+	query = query_scans(ps->state, false);
+	entry = query ? nodes_lookup(query->by_node, ps) : NULL;
+	return entry ? entry->reader : NULL;
+}
+
+/* That of a node whose function's place, or its qual's, another one has. */
 static ScanReader *
 reader_of(const PlanState *ps)
 {
-	QueryScans *query = query_scans(ps->state, false);
-	dlist_iter	iter;
+	ScanReader *reader = find_reader(ps);
 
-	/* it is one of those that run, unless it was called after its end */
-	dlist_foreach(iter, &active)
-	{
-		ScanReader *reader = dlist_container(ScanReader, active_node, iter.cur);
-
-		if (reader->node == ps)
-			return reader;
-	}
-	dlist_foreach(iter, &query->readers)
-	{
-		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
-
-		if (reader->node == ps)
-			return reader;
-	}
-	elog(ERROR, "could not find the reader of a sequential scan");
-	return NULL;
+	if (reader == NULL)
+		elog(ERROR, "could not find the reader of a sequential scan");
+	return reader;
 }
 
 /* Where a node's own function is, so that what takes its place is timed, too. */
@@ -756,12 +790,15 @@ make_reader(SeqScanState *node, const RingOptions *options)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	ScanReader *reader;
+	bool		found PG_USED_FOR_ASSERTS_ONLY;
 
 	scan_lend_finished();
 
 	reader = registry_make_reader(scan_context, sizeof(ScanReader));
 	reader->scan = scan;
 	reader->query = query_scans(node->ss.ps.state, true);
+	nodes_insert(reader->query->by_node, &node->ss.ps, &found)->reader = reader;
+	Assert(!found);
 	reader->node = &node->ss.ps;
 	reader->plan_node_id = node->ss.ps.plan->plan_node_id;
 	reader->for_leader = IsParallelWorker() && node->ss.ps.state->es_query_dsa != NULL;
@@ -1009,26 +1046,18 @@ parallel_contexts(const EState *estate)
 List *
 scan_facts(PlanState *ps)
 {
-	QueryScans *query = query_scans(ps->state, false);
+	ScanReader *reader = find_reader(ps);
 	List	   *result = NIL;
 	ListCell   *handle;
-	dlist_iter	iter;
 
-	if (query != NULL)
+	if (reader != NULL)
 	{
-		dlist_foreach(iter, &query->readers)
-		{
-			ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
-			ScanFacts  *facts;
+		ScanFacts  *facts = palloc(sizeof(ScanFacts));
 
-			if (reader->node != ps)
-				continue;
-			facts = palloc(sizeof(ScanFacts));
-			get_facts(reader, facts);
-			/* The query has run: what is not consumed now will never be. */
-			facts->counts.unconsumed = facts->counts.blocks - facts->counts.consumed;
-			result = lappend(result, facts);
-		}
+		get_facts(reader, facts);
+		/* The query has run: what is not consumed now will never be. */
+		facts->counts.unconsumed = facts->counts.blocks - facts->counts.consumed;
+		result = lappend(result, facts);
 	}
 
 	foreach(handle, parallel_contexts(ps->state))
