@@ -79,6 +79,16 @@ SELECT rows FROM ran('SELECT id FROM limited_1 ORDER BY id FETCH FIRST 10 ROWS W
 -- where rows get lost nobody knows how many are wanted
 SELECT rows FROM ran('SELECT * FROM limited_1 WHERE id % 2 = 0 LIMIT 10');
 SELECT rows FROM ran('SELECT a.id FROM limited_1 a JOIN limited_0 b USING (id) LIMIT 10');
+BEGIN;
+UPDATE pg_class SET reltuples = 1000 * reltuples WHERE oid = 'limited_1'::regclass;
+DECLARE c CURSOR FOR SELECT id FROM limited_1 LIMIT 10000 FOR UPDATE;
+DECLARE s CURSOR FOR SELECT id FROM limited_1 LIMIT 10000 FOR UPDATE SKIP LOCKED;
+MOVE 3000 IN c;
+SELECT farthest('c') >= 8 AS far;
+CLOSE c;
+MOVE 3000 IN s;
+SELECT farthest('s') >= 8 AS far;
+ROLLBACK;
 
 -- it looks ahead again where more is wanted: a quarter of the pages at most
 SELECT rows, read, in_vain IN ('at most 2') OR in_vain::int <= read / 4 AS in_proportion

@@ -65,10 +65,22 @@ limit_note(LimitState *limit)
 	MemoryContextRegisterResetCallback(context, &noted->callback);
 }
 
+/* May a LockRows leave out many rows, because others have locked them? */
+static bool
+skips_locked(const LockRows *lock)
+{
+	foreach_node(PlanRowMark, mark, lock->rowMarks)
+	{
+		if (mark->waitPolicy == LockWaitSkip)
+			return true;
+	}
+	return false;
+}
+
 /*
  * The node that this one is calling, if it passes on every row that it gets;
  * else NULL.  The same nodes as in ExecSetTupleBound(), without those that
- * collect rows in any order, and with LockRows, which loses one but seldom.
+ * collect rows in any order, and with LockRows where it loses one but seldom.
  */
 static const PlanState *
 called_by(const PlanState *ps)
@@ -86,8 +98,9 @@ called_by(const PlanState *ps)
 			return ps->qual ? NULL : ((const SubqueryScanState *) ps)->subplan;
 		case T_ResultState:
 			return ps->qual ? NULL : outerPlanState(ps);
-		case T_LimitState:
 		case T_LockRowsState:
+			return skips_locked((const LockRows *) ps->plan) ? NULL : outerPlanState(ps);
+		case T_LimitState:
 			return outerPlanState(ps);
 		default:
 			return NULL;
