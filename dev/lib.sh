@@ -175,6 +175,13 @@ has_assertions() {
 	"$1" --configure 2>/dev/null | grep -q -e --enable-cassert
 }
 
+# pgxs_dir PG_CONFIG: where that server keeps what extensions are built and tested with.
+pgxs_dir() {
+	local makefile
+	makefile=$("$1" --pgxs)
+	printf '%s\n' "${makefile%/makefiles/pgxs.mk}"
+}
+
 # missing_of PG_CONFIG: what that server lacks for building the extension and running its tests; nothing if complete.
 missing_of() {
 	local bin share pgxs
@@ -183,8 +190,8 @@ missing_of() {
 		echo "the server itself"
 	elif [ ! -f "$pgxs" ] || [ ! -f "$("$1" --includedir-server)/postgres.h" ]; then
 		echo "its development files (PGXS and the server headers)"
-	elif [ ! -x "${pgxs%/makefiles/pgxs.mk}/test/regress/pg_regress" ] ||
-		[ ! -f "${pgxs%/makefiles/pgxs.mk}/test/perl/PostgreSQL/Test/Cluster.pm" ]; then
+	elif [ ! -x "$(pgxs_dir "$1")/test/regress/pg_regress" ] ||
+		[ ! -f "$(pgxs_dir "$1")/test/perl/PostgreSQL/Test/Cluster.pm" ]; then
 		echo "pg_regress or the PostgreSQL::Test modules"
 	elif [ ! -f "$share/extension/pg_buffercache.control" ] || [ ! -f "$share/extension/pg_prewarm.control" ]; then
 		echo "the contrib modules pg_buffercache and pg_prewarm"

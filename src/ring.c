@@ -212,7 +212,6 @@ struct Ring
 	int			excess;			/* slots that it shall get rid of */
 	int			calls;			/* in this quarter */
 
-
 	XLogRecPtr	flushed;		/* WAL known to be flushed up to here */
 	XLogRecPtr	announced;		/* and the WAL writer asked up to here */
 	int			calls_to_announce;

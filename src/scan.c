@@ -192,6 +192,7 @@ query_scans(EState *estate, bool make)
 	if (!make)
 		return NULL;
 
+	/* If memory fails, nothing of it may be in the list. */
 	by_node = nodes_create(estate->es_query_cxt, NODES_AT_FIRST, NULL);
 	query = MemoryContextAlloc(scan_context, sizeof(QueryScans));
 	query->estate = estate;
