@@ -130,8 +130,7 @@
 
 /*
  * So many blocks more are kept than others have still to come to: they hold the
- * page that they are at, and what is known of them is a little old.  One that is
- * let go by all goes on for a while in what was kept for it, too.
+ * page that they are at, and what is known of them is a little old.
  */
 #define KEEP_MORE		256
 
@@ -206,6 +205,7 @@ struct Ring
 	int			quarters_unflushed; /* since that was needed */
 	bool		shared;			/* with others who follow, or are in front */
 	int64		behind;			/* blocks that the last of them is behind */
+	bool		narrow;			/* nobody is any more where the last one was */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
 	int64		log_mask;
 	int64		hits_seen;		/* when sharing was last counted */
@@ -1349,8 +1349,11 @@ reads_among_last(const Ring *ring, int64 blocks)
 void
 ring_keep(Ring *ring, bool shared, int64 behind)
 {
+	behind = Min(behind, ring->options.window);
+	if (behind + KEEP_MORE < ring->behind)
+		ring->narrow = true;
 	ring->shared = shared;
-	ring->behind = Min(behind, ring->options.window);
+	ring->behind = behind;
 }
 
 /*
@@ -1458,8 +1461,7 @@ grow(Ring *ring, int more)
 static bool
 is_releasable(const Ring *ring, int slotno)
 {
-	return ring->strategy->buffers[slotno] == ring->slots[slotno].buffer &&
-		slot_is_unpinned(ring, slotno) &&
+	return slot_is_unpinned(ring, slotno) &&
 		(ring->slots[slotno].buffer == InvalidBuffer ||
 		 (compat_read_buf_state(slot_header(ring, slotno)) & BM_DIRTY) == 0);
 }
@@ -1491,31 +1493,34 @@ release(Ring *ring, int slotno)
 }
 
 /*
- * Take at most so many slots from first on out of the ring, and let their
- * buffers go.  Returns how many.
+ * Of so many slots from first on take those out of the ring whose buffers can be
+ * let go.  Returns how many.
  */
 static int
-take_out(Ring *ring, int first, int less)
+take_out(Ring *ring, int first, int among)
 {
-	int			n = 0;
-	int			rest;
+	int			end = first + among;
+	int			kept = first;
+	int			rest = ring->public->nbuffers - end;
 
-	while (n < less && is_releasable(ring, first + n))
+	for (int slotno = first; slotno < end; slotno++)
 	{
-		if (ring->slots[first + n].buffer != InvalidBuffer)
-			release(ring, first + n);
-		n++;
+		if (ring->strategy->buffers[slotno] != ring->slots[slotno].buffer)
+			watch_slot(ring, slotno, true);
+		if (!is_releasable(ring, slotno))
+			exchange_slots(ring, slotno, kept++);
+		else if (ring->slots[slotno].buffer != InvalidBuffer)
+			release(ring, slotno);
 	}
-	if (n == 0)
+	if (kept == end)
 		return 0;
 
-	rest = ring->public->nbuffers - first - n;
-	memmove(&ring->strategy->buffers[first], &ring->strategy->buffers[first + n],
+	memmove(&ring->strategy->buffers[kept], &ring->strategy->buffers[end],
 			rest * sizeof(Buffer));
-	memmove(&ring->slots[first], &ring->slots[first + n], rest * sizeof(RingSlot));
-	set_size(ring, ring->public->nbuffers - n);
+	memmove(&ring->slots[kept], &ring->slots[end], rest * sizeof(RingSlot));
+	set_size(ring, ring->public->nbuffers - (end - kept));
 	ring->tended = 0;
-	return n;
+	return end - kept;
 }
 
 /*
@@ -1527,14 +1532,13 @@ shrink(Ring *ring, int less)
 {
 	int			first = ring->public->current + 1;
 	int			tail = ring->public->nbuffers - first;
-	int			n;
 
 	compat_submit_staged();		/* evicting may block */
-	n = take_out(ring, first, Min(less, tail));
-	if (n == tail)
+	take_out(ring, first, Min(less, tail));
+	if (less > tail)
 	{
-		n = take_out(ring, 0, Min(less - tail, ring->public->current));
-		ring->public->current -= n;
+		ring->public->current -= take_out(ring, 0, Min(less - tail,
+													   ring->public->current));
 		ring->strategy->current = ring->public->current;
 	}
 }
@@ -1542,7 +1546,9 @@ shrink(Ring *ring, int less)
 /*
  * Give the ring the size that it needs: more at once, less when it was too
  * large for a quarter of a revolution, and then little by little.  A window
- * grows by a read at a time: it is large, and has no need to be tight.
+ * grows by a read at a time: it is large, and has no need to be tight.  But what
+ * was kept for one that has fallen too far behind goes at once: the ring would
+ * come to just the pages that that one does, and find some of them pinned.
  */
 static void
 fit_size(Ring *ring)
@@ -1558,6 +1564,8 @@ fit_size(Ring *ring)
 		grow(ring, Min(Max(needed - nbuffers, least),
 					   ring->options.capacity - nbuffers));
 	}
+	else if (ring->narrow)
+		shrink(ring, nbuffers - needed);
 	else if (ring->excess > 0)
 	{
 		int			less = Min(Min(ring->excess, ring->reach), nbuffers - needed);
@@ -1565,6 +1573,7 @@ fit_size(Ring *ring)
 		shrink(ring, less);
 		ring->excess -= less;
 	}
+	ring->narrow = false;
 }
 
 /*
@@ -1942,6 +1951,7 @@ take_back(Ring *ring)
 		nbuffers = ring->options.enough;
 	ring->peak = ring->flush_room = ring->excess = 0;
 	ring_keep(ring, false, 0);
+	ring->narrow = false;
 	set_size(ring, nbuffers);
 
 	first = nbuffers;

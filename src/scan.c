@@ -606,6 +606,8 @@ join(ScanReader *reader, BlockNumber start, bool may_move)
 							   parallel ? 2 * window : window,
 							   parallel, start, may_move);
 	MemoryContextSwitchTo(oldcontext);
+	if (reader->share != NULL)
+		share_meet(reader->share);
 }
 
 static void

@@ -48,8 +48,9 @@
  *	    that it has run, and a second at most to begin with.
  * The last two are let go: for good, by all, and a parallel scan as a whole.  So
  * is one that is farther behind than two windows.  Who is let go is a level
- * lower from then on, and those on one level share with each other: the slow
- * ones, too.
+ * lower from then on, and those on one level wait for each other: the slow
+ * ones, too.  But pages are kept for all who are close, on whatever level: else
+ * they would come to just those that are about to be reused.
  *
  * The members are in a fixed array, linked by relation.  Joining and leaving
  * take the lock; a member writes its own position without it; who looks at
@@ -90,8 +91,17 @@
 /* Who is farther in front than so many blocks waits. */
 #define MAX_APART(window)	((uint64) (window) * 5 / 16)
 
+/*
+ * What is read is not kept for who is farther behind: what a ring has kept longest
+ * is what it reuses next, and nobody shall come to that.
+ */
+#define MAX_BEHIND(window)	((uint64) (window) * 7 / 8)
+
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
+
+/* So many times who begins waits until it is noticed: see share_meet(). */
+#define NAPS_TO_MEET	10
 
 /* Who shares looks at the others once in so many blocks that it asks for. */
 #define STEPS_PER_LOOK	16
@@ -112,6 +122,7 @@ typedef struct Member
 	pg_atomic_uint64 asked;		/* what it has asked for */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 level;		/* times that it was let go */
+	pg_atomic_uint32 noticed;	/* somebody keeps for it what it comes to */
 	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
@@ -126,6 +137,7 @@ typedef struct SharePart
 struct ShareScan
 {
 	Member	   *member;
+	Member	   *followed;		/* whose process is to notice it, or NULL */
 	int			window;			/* blocks */
 	uint64		v;
 	int			steps_to_look;	/* before it looks at the others again */
@@ -161,6 +173,7 @@ init_share(void *part)
 		pg_atomic_init_u64(&new->members[i].asked, 0);
 		pg_atomic_init_u32(&new->members[i].paused, 0);
 		pg_atomic_init_u32(&new->members[i].level, 0);
+		pg_atomic_init_u32(&new->members[i].noticed, 0);
 	}
 }
 
@@ -304,7 +317,7 @@ best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
 
 		if (is_to_follow(member, locator, nblocks, window) &&
 			level_of(member) == level_of(front) &&
-			v + window >= pg_atomic_read_u64(&front->v) &&
+			v + MAX_BEHIND(window) >= pg_atomic_read_u64(&front->v) &&
 			v < pg_atomic_read_u64(&best->v))
 			best = member;
 	}
@@ -342,6 +355,13 @@ add_member(const RelFileLocator *locator)
 	return new;
 }
 
+/* Which block is at v? */
+static BlockNumber
+block_at(const Member *member, uint64 v)
+{
+	return (member->first_block + (v - member->first_v)) % member->nblocks;
+}
+
 /*
  * share_join
  *		A scan of the relation, which has nblocks blocks, begins; returns its
@@ -376,8 +396,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	if (to_follow != NULL && may_move)
 	{
 		first_v = pg_atomic_read_u64(&to_follow->v);
-		first_block = (to_follow->first_block + (first_v - to_follow->first_v)) %
-			to_follow->nblocks % nblocks;
+		first_block = block_at(to_follow, first_v) % nblocks;
 	}
 	else if (to_follow != NULL)
 		first_v = to_follow->first_v;
@@ -395,6 +414,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		pg_atomic_write_u64(&member->v, first_v);
 		pg_atomic_write_u64(&member->asked, first_v);
 		pg_atomic_write_u32(&member->paused, 0);
+		pg_atomic_write_u32(&member->noticed, 0);
 		pg_atomic_write_u32(&member->level, to_follow ? level_of(to_follow) : 0);
 	}
 	LWLockRelease(&share->lock);
@@ -405,6 +425,8 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		return NULL;
 	}
 	scan->member = member;
+	if (may_move && to_follow != NULL && to_follow->lock_group != my_lock_group())
+		scan->followed = to_follow;
 	scan->window = window;
 	scan->v = first_v;
 	INSTR_TIME_SET_CURRENT(scan->began);
@@ -504,26 +526,26 @@ look_at_others(ShareScan *scan)
 		Member	   *member = &share->members[i];
 		uint64		v;
 		uint64		asked;
+		bool		may_wait;
 
-		if (is_paused(member) || level_of(member) != level || is_sibling(member, me) ||
+		if (is_paused(member) || is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
 			continue;
 		v = pg_atomic_read_u64(&member->v);
 		asked = pg_atomic_read_u64(&member->asked);
-		if (asked + 2 * scan->window < scan->v && member->lock_group != me->lock_group)
-		{
-			if (!is_behind_sibling(member))
-				let_go(member, level);
-			continue;
-		}
-		if (asked > scan->v + 2 * scan->window || asked + scan->window < scan->v)
+		may_wait = level_of(member) == level && member->lock_group != me->lock_group &&
+			!is_behind_sibling(member);
+		if (asked + 2 * scan->window < scan->v && may_wait)
+			let_go(member, level);
+		if (asked > scan->v + 2 * scan->window || asked + MAX_BEHIND(scan->window) < scan->v)
 			continue;
 		nothers++;
-		if (v + scan->window >= scan->v)
+		if (pg_atomic_read_u32(&member->noticed) == 0)
+			pg_atomic_write_u32(&member->noticed, 1);
+		if (v + MAX_BEHIND(scan->window) >= scan->v)
 			last_v = Min(last_v, v);
-		if (asked < scan->v && member->lock_group != me->lock_group &&
-			(rear == NULL || asked < rear_v) &&
-			is_running(member) && !is_behind_sibling(member))
+		if (asked < scan->v && may_wait && (rear == NULL || asked < rear_v) &&
+			is_running(member))
 		{
 			rear = member;
 			rear_v = asked;
@@ -583,6 +605,65 @@ share_step(ShareScan *scan, int64 offset, int64 next_offset)
 	return &scan->state;
 }
 
+/* Wait a little.  Can be cancelled. */
+static void
+nap(void)
+{
+	compat_submit_staged();
+	pgstat_report_wait_start(wait_event);
+	pg_usleep(NAP_US);
+	pgstat_report_wait_end();
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Begin where the one that is followed is now, if it has not gone far. */
+static void
+catch_up(ShareScan *scan)
+{
+	Member	   *me = scan->member;
+	Member	   *followed = scan->followed;
+	uint64		v;
+
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	v = pg_atomic_read_u64(&followed->v);
+	if (RelFileLocatorEquals(followed->locator, me->locator) &&
+		v > me->first_v && v < me->first_v + scan->window)
+	{
+		me->first_block = block_at(followed, v) % me->nblocks;
+		me->first_v = scan->v = v;
+		pg_atomic_write_u64(&me->v, v);
+		pg_atomic_write_u64(&me->asked, v);
+	}
+	LWLockRelease(&share->lock);
+}
+
+/*
+ * share_meet
+ *		A scan that begins waits, a few milliseconds at most, until the one that it
+ *		follows has noticed it, and begins where that is then.  Can be cancelled.
+ *
+ * Who is alone has a small ring, reuses a page soon after it has got it, and tells
+ * where it is now and then only.  Who began there would pin pages just between the
+ * last look at their slots and the read that takes them.  But what the other one
+ * comes to after it has noticed this scan is kept.
+ */
+void
+share_meet(ShareScan *scan)
+{
+	int			naps = 0;
+
+	if (scan->followed == NULL)
+		return;
+	while (naps < NAPS_TO_MEET && is_running(scan->followed) &&
+		   pg_atomic_read_u32(&scan->member->noticed) == 0)
+	{
+		nap();
+		naps++;
+	}
+	if (naps > 0)
+		catch_up(scan);
+}
+
 /*
  * share_wait
  *		Wait a little, as share_step() said, and look again.  Can be cancelled.
@@ -593,11 +674,7 @@ share_wait(ShareScan *scan)
 	instr_time	start;
 
 	INSTR_TIME_SET_CURRENT(start);
-	compat_submit_staged();
-	pgstat_report_wait_start(wait_event);
-	pg_usleep(NAP_US);
-	pgstat_report_wait_end();
-	CHECK_FOR_INTERRUPTS();
+	nap();
 	scan->waited_ms += milliseconds_since(start);
 	try_to_look(scan);
 	return &scan->state;

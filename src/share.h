@@ -28,6 +28,7 @@ typedef struct ShareState
 extern void share_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 							 bool parallel, BlockNumber start, bool may_move);
+extern void share_meet(ShareScan *scan);
 extern BlockNumber share_start(const ShareScan *scan);
 extern bool share_is_shared(const ShareScan *scan);
 extern const ShareState *share_step(ShareScan *scan, int64 offset,
