@@ -33,10 +33,12 @@ escapes_since_start() {
 		"-c pg_ringctl.mode=off"
 }
 
-# What they were, as far as they are still there: block and reason.
-escapes_in_words() {
-	sql "SELECT string_agg(format('block %s of %s %s', relblocknumber, relname, reason), ', ' ORDER BY escaped_at)
-		FROM pg_ringctl_escapes" "-c pg_ringctl.mode=off"
+# note_escapes WHERE N: if there were any, what they were, as far as they are still there: block and reason.
+note_escapes() {
+	[ "$2" != 0 ] || return 0
+	note "$1: $2 escapes, of them still there: $(sql "
+		SELECT string_agg(format('block %s of %s %s', relblocknumber, relname, reason), ', ' ORDER BY escaped_at)
+		FROM pg_ringctl_escapes" "-c pg_ringctl.mode=off")"
 }
 
 empty_pool() {

@@ -205,7 +205,7 @@ struct Ring
 	int			quarters_unflushed; /* since that was needed */
 	bool		shared;			/* with others who follow, or are in front */
 	int64		behind;			/* blocks that the last of them is behind */
-	bool		narrow;			/* nobody is any more where the last one was */
+	bool		narrow;			/* one of them has fallen too far behind */
 	int64	   *reads_log;		/* blks_read at every so many blocks */
 	int64		log_mask;
 	int64		hits_seen;		/* when sharing was last counted */
@@ -1349,11 +1349,19 @@ reads_among_last(const Ring *ring, int64 blocks)
 void
 ring_keep(Ring *ring, bool shared, int64 behind)
 {
-	behind = Min(behind, ring->options.window);
-	if (behind + KEEP_MORE < ring->behind)
-		ring->narrow = true;
 	ring->shared = shared;
-	ring->behind = behind;
+	ring->behind = Min(behind, ring->options.window);
+}
+
+/*
+ * ring_narrow
+ *		One of the others has fallen too far behind: what was kept for it alone
+ *		goes at once.
+ */
+void
+ring_narrow(Ring *ring)
+{
+	ring->narrow = true;
 }
 
 /*
@@ -1457,7 +1465,7 @@ grow(Ring *ring, int more)
 	ring->tended = 0;
 }
 
-/* May the slot's buffer be let go, now? */
+/* May the buffer in this slot, which we have watched, be let go now? */
 static bool
 is_releasable(const Ring *ring, int slotno)
 {

@@ -174,6 +174,7 @@ extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
 									 void *next_block_arg);
 extern void ring_watch(Ring *ring);
 extern void ring_keep(Ring *ring, bool shared, int64 behind);
+extern void ring_narrow(Ring *ring);
 extern void ring_count_sharing(Ring *ring, int64 waited_us);
 extern void ring_consume(Ring *ring, BlockNumber block);
 extern void ring_consume_next(Ring *ring);

@@ -557,6 +557,8 @@ step(ScanReader *reader, BlockNumber block, BlockNumber start)
 		waited_us = Max(1, (int64) INSTR_TIME_GET_MICROSEC(end));
 	}
 	ring_keep(ring, state->shared, state->behind);
+	if (state->lost)
+		ring_narrow(ring);
 	ring_count_sharing(ring, waited_us);
 }
 

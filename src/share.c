@@ -93,9 +93,11 @@
 
 /*
  * What is read is not kept for who is farther behind: what a ring has kept longest
- * is what it reuses next, and nobody shall come to that.
+ * is what it reuses next, and nobody shall come to that.  Who was comes closer
+ * again before it is.
  */
 #define MAX_BEHIND(window)	((uint64) (window) * 7 / 8)
+#define MAX_BEHIND_AGAIN(window)	((uint64) (window) * 3 / 4)
 
 /* How long one wait takes before the others are looked at again. */
 #define NAP_US			200
@@ -122,7 +124,7 @@ typedef struct Member
 	pg_atomic_uint64 asked;		/* what it has asked for */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 level;		/* times that it was let go */
-	pg_atomic_uint32 noticed;	/* somebody keeps for it what it comes to */
+	pg_atomic_uint32 noticed;	/* one in front keeps for it what it comes to */
 	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
@@ -137,11 +139,12 @@ typedef struct SharePart
 struct ShareScan
 {
 	Member	   *member;
-	Member	   *followed;		/* whose process is to notice it, or NULL */
+	Member	   *followed;		/* another process's that is to notice it, or NULL */
 	int			window;			/* blocks */
 	uint64		v;
 	int			steps_to_look;	/* before it looks at the others again */
 	ShareState	state;			/* what it saw then */
+	Member	   *last;			/* whom it keeps most for, or NULL */
 	Member	   *rear;			/* whom it waits for, or NULL */
 	uint64		rear_v;			/* where that was when it last moved */
 	instr_time	rear_moved;		/* and when */
@@ -291,7 +294,8 @@ is_to_follow(Member *member, const RelFileLocator *locator, BlockNumber nblocks,
 
 /*
  * The last one of those that are together at the front, on the uppermost level:
- * whoever starts there finds all that they have read.  The lock is held.
+ * whoever starts there finds all that they have read.  Not one that is about to
+ * begin itself, if there is another.  The lock is held.
  */
 static Member *
 best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
@@ -317,6 +321,7 @@ best_to_follow(const RelFileLocator *locator, BlockNumber nblocks, int window)
 
 		if (is_to_follow(member, locator, nblocks, window) &&
 			level_of(member) == level_of(front) &&
+			pg_atomic_read_u64(&member->asked) > member->first_v &&
 			v + MAX_BEHIND(window) >= pg_atomic_read_u64(&front->v) &&
 			v < pg_atomic_read_u64(&best->v))
 			best = member;
@@ -510,11 +515,33 @@ is_behind_sibling(Member *member)
 	return false;
 }
 
+/*
+ * Does this scan keep what it reads for another one, which has got so much?  Not
+ * only for those on its own level: see above.
+ */
+static bool
+keeps_for(const ShareScan *scan, const Member *member, uint64 v)
+{
+	return v + (member == scan->last ? MAX_BEHIND(scan->window) :
+				MAX_BEHIND_AGAIN(scan->window)) >= scan->v;
+}
+
+/* Tell one that begins behind this scan that it may: see share_meet(). */
+static void
+notice(const ShareScan *scan, Member *member)
+{
+	if (pg_atomic_read_u32(&member->noticed) == 0 &&
+		pg_atomic_read_u64(&member->asked) <= scan->v &&
+		member->lock_group != scan->member->lock_group)
+		pg_atomic_write_u32(&member->noticed, 1);
+}
+
 /* Look at the others.  The lock is held, in shared mode. */
 static void
 look_at_others(ShareScan *scan)
 {
 	Member	   *me = scan->member;
+	Member	   *last = NULL;
 	Member	   *rear = NULL;
 	uint64		rear_v = 0;
 	uint64		last_v = scan->v;
@@ -533,25 +560,33 @@ look_at_others(ShareScan *scan)
 			continue;
 		v = pg_atomic_read_u64(&member->v);
 		asked = pg_atomic_read_u64(&member->asked);
-		may_wait = level_of(member) == level && member->lock_group != me->lock_group &&
-			!is_behind_sibling(member);
-		if (asked + 2 * scan->window < scan->v && may_wait)
+		may_wait = level_of(member) == level && member->lock_group != me->lock_group;
+		if (asked + 2 * scan->window < scan->v && may_wait &&
+			!is_behind_sibling(member))
 			let_go(member, level);
+		if (member == scan->last && !keeps_for(scan, member, v) && !me->parallel)
+			scan->state.lost = true;
 		if (asked > scan->v + 2 * scan->window || asked + MAX_BEHIND(scan->window) < scan->v)
 			continue;
 		nothers++;
-		if (pg_atomic_read_u32(&member->noticed) == 0)
-			pg_atomic_write_u32(&member->noticed, 1);
-		if (v + MAX_BEHIND(scan->window) >= scan->v)
-			last_v = Min(last_v, v);
+		if (keeps_for(scan, member, v))
+		{
+			notice(scan, member);
+			if (v < last_v)
+			{
+				last = member;
+				last_v = v;
+			}
+		}
 		if (asked < scan->v && may_wait && (rear == NULL || asked < rear_v) &&
-			is_running(member))
+			is_running(member) && !is_behind_sibling(member))
 		{
 			rear = member;
 			rear_v = asked;
 		}
 	}
 
+	scan->last = last;
 	note_rear(scan, rear, rear_v);
 	scan->state.shared = nothers > 0;
 	scan->state.behind = scan->v - last_v;
@@ -594,6 +629,7 @@ share_step(ShareScan *scan, int64 offset, int64 next_offset)
 {
 	uint64		v = scan->member->first_v + offset;
 
+	scan->state.lost = false;
 	scan->state.behind += (int64) (v - scan->v);
 	scan->v = v;
 	pg_atomic_write_u64(&scan->member->v, scan->member->first_v + next_offset);
@@ -616,7 +652,7 @@ nap(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Begin where the one that is followed is now, if it has not gone far. */
+/* Begin where the one that is followed is now. */
 static void
 catch_up(ShareScan *scan)
 {
@@ -626,8 +662,7 @@ catch_up(ShareScan *scan)
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	v = pg_atomic_read_u64(&followed->v);
-	if (RelFileLocatorEquals(followed->locator, me->locator) &&
-		v > me->first_v && v < me->first_v + scan->window)
+	if (RelFileLocatorEquals(followed->locator, me->locator) && v > me->first_v)
 	{
 		me->first_block = block_at(followed, v) % me->nblocks;
 		me->first_v = scan->v = v;
@@ -640,7 +675,8 @@ catch_up(ShareScan *scan)
 /*
  * share_meet
  *		A scan that begins waits, a few milliseconds at most, until the one that it
- *		follows has noticed it, and begins where that is then.  Can be cancelled.
+ *		follows, or another one there, has noticed it and keeps what it reads, and
+ *		begins where that is then.  Can be cancelled.
  *
  * Who is alone has a small ring, reuses a page soon after it has got it, and tells
  * where it is now and then only.  Who began there would pin pages just between the
@@ -654,7 +690,7 @@ share_meet(ShareScan *scan)
 
 	if (scan->followed == NULL)
 		return;
-	while (naps < NAPS_TO_MEET && is_running(scan->followed) &&
+	while (naps < NAPS_TO_MEET && in_use(scan->followed) &&
 		   pg_atomic_read_u32(&scan->member->noticed) == 0)
 	{
 		nap();

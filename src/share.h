@@ -21,6 +21,7 @@ typedef struct ShareState
 {
 	bool		shared;			/* does anybody share with it now? */
 	bool		wait;			/* should it wait a little? */
+	bool		lost;			/* has one just fallen too far behind? */
 	int64		behind;			/* blocks back to the last one that shares: what
 								 * must stay in the ring */
 } ShareState;

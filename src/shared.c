@@ -36,7 +36,7 @@
 
 /* Change it with everything that is in shared memory. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"5"
+#define RINGCTL_LAYOUT	"6"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"

@@ -105,6 +105,7 @@ all_at_once();
 reads_at_once();
 paused_cursor();
 stopped_process();
+stays_close();
 waits_for_a_slow_one();
 switch_ends_a_wait();
 does_not_share();
@@ -238,17 +239,13 @@ sub starts_where_another_is
 	nothing_is_pinned($node, 'started', $name);
 }
 
-# Two scans of a new table, each with a lane of gates, all closed but those that
-# it has gone through.  They come to the first of these gates and pass each other
-# at each one up to the second, behind which the second scan stands then.  Returns
-# the sessions, their processes, those that hold the gates, and what waits until
-# a scan stands at a gate, and opens one.
-sub two_in_step
+# A lane of gates for the scan of each of these processes, all closed: lane 0 is
+# through_gates()'s 3.  Returns the sessions that hold them, what waits until a
+# scan stands at a gate, and what opens one.
+sub close_lanes
 {
-	my ($table, $begin, $middle) = @_;
-	my @sessions = map { session($node) } 0 .. 1;
-	my @pids = map { pid_of($_) } @sessions;
-	my @lanes = map { session($node) } 0 .. 1;
+	my (@pids) = @_;
+	my @lanes = map { session($node) } @pids;
 	my $stands_at = sub {
 		my ($lane, $gate) = @_;
 
@@ -263,17 +260,43 @@ sub two_in_step
 		  ->query_safe('SELECT pg_advisory_unlock(' . ($lane + 3) . ", $gate)");
 	};
 
-	load_table($node, $table, $pages);
-	ask("VACUUM $table");		# nothing is dirty, so a ring may let go of it
-	evict_pages($observer, $table);
-	foreach my $lane (0 .. 1)
+	foreach my $lane (0 .. $#lanes)
 	{
 		$lanes[$lane]->query_safe('SELECT pg_advisory_lock('
 			  . ($lane + 3)
 			  . ", n) FROM generate_series(1, $gates) n");
+	}
+	return (\@lanes, $stands_at, $open);
+}
+
+# A new table, of which nothing is cached, nor dirty, so that a ring may let go of it.
+sub load_clean_table
+{
+	my ($table) = @_;
+
+	load_table($node, $table, $pages);
+	ask("VACUUM $table");
+	evict_pages($observer, $table);
+}
+
+# Two scans of a new table, each with a lane of gates, all closed but those that
+# it has gone through.  They come to the first of these gates and pass each other
+# at each one up to the second, behind which the second scan stands then.  Returns
+# the sessions, their processes, those that hold the gates, and what waits until
+# a scan stands at a gate, and opens one.
+sub two_in_step
+{
+	my ($table, $begin, $middle) = @_;
+	my @sessions = map { session($node) } 0 .. 1;
+	my @pids = map { pid_of($_) } @sessions;
+	my ($lanes, $stands_at, $open) = close_lanes(@pids);
+
+	load_clean_table($table);
+	$open->(0, $_) foreach (1 .. $begin - 1);
+	foreach my $lane (0 .. 1)
+	{
 		start_query($sessions[$lane],
 			"SELECT $check FROM $table WHERE through_gates(id, $lane + 3)");
-		$open->(0, $_) foreach $lane == 0 ? (1 .. $begin - 1) : ();
 		$stands_at->($lane, $begin);
 	}
 
@@ -287,7 +310,7 @@ sub two_in_step
 		$open->(1, $gate);
 		$stands_at->(1, $gate + 1);
 	}
-	return (\@sessions, \@pids, \@lanes, $stands_at, $open);
+	return (\@sessions, \@pids, $lanes, $stands_at, $open);
 }
 
 # Two scans, each of which gets as far in front of the other as between two
@@ -672,6 +695,65 @@ sub stopped_process
 		nothing_is_pinned($node, $table, $name);
 	}
 	is($waited, 't', "$name: it has waited");
+}
+
+# One that was stopped is not waited for any more when it goes on; but as long as it
+# is not far behind, it finds what the one in front has read.
+sub stays_close
+{
+	my $name = 'not waited for';
+	my $waited = '';
+
+	for (my $try = 0; $try < 5 && $waited ne 't'; $try++)
+	{
+		my $table = "close$try";
+		my @sessions = map { session($node) } 0 .. 1;
+		my @pids = map { pid_of($_) } @sessions;
+		my ($lanes, $stands_at, $open) = close_lanes(@pids);
+		my $brake = apply_brake();
+		my $last = 20;
+
+		load_clean_table($table);
+		start_query($sessions[0],
+			"SELECT $check FROM $table WHERE through_gates(id, 3)");
+		$stands_at->(0, 1);
+		start_query($sessions[1],
+			"SELECT $check FROM $table WHERE crawl('2 s') AND through_gates(id, 4)"
+		);
+		begins_to_crawl($pids[1]);
+		push @stopped, $pids[1];
+		ok(kill('STOP', $pids[1]), "$name: one is stopped");
+		$open->(0, $_) foreach 1 .. 3;
+		$stands_at->(0, 4);
+		$waited = rings($pids[0], 'share_waits > 0');
+
+		$brake->quit;
+		kill('CONT', $pids[1]);
+		@stopped = ();
+		$open->(1, $_) foreach 1 .. 2;
+		$stands_at->(1, 3);
+		foreach my $gate (4 .. $last)
+		{
+			$open->(0, $gate);
+			$stands_at->(0, $gate + 1);
+			$open->(1, $gate - 1);
+			$stands_at->(1, $gate);
+		}
+		is(rings($pids[1], 'fills + reuses < 100'),
+			't', "$name: it finds what the other one reads")
+		  if $waited eq 't';
+		$open->(0, $_) foreach $last + 1 .. $gates;
+		$open->(1, $_) foreach $last .. $gates;
+		ends_complete($sessions[$_], "$name, scan $_") foreach 0 .. 1;
+		is( counters(
+				$node, $table,
+				'scans, escapes_pinned + escapes_dirty + escapes_adopted'),
+			'2|0',
+			"$name: nothing stays behind");
+		$_->quit foreach @$lanes;
+		nothing_is_pinned($node, $table, $name);
+	}
+	is($waited, 't', "$name: it was waited for at first");
 }
 
 # Scans of this table that stand at these gates are made to wait for another one,
