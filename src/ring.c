@@ -1869,7 +1869,9 @@ lend_slots(Ring *ring)
 	int			nbuffers = ring->public->nbuffers;
 
 	lent.expected -= ring->options.capacity;
-	lent.last = ring->shared ? ring->options.nbuffers : nbuffers;
+	lent.last = nbuffers;
+	if (ring->options.window > 0)	/* the next one may be alone */
+		lent.last = Min(nbuffers, ring->options.enough);
 
 	for (int n = 1; n <= nbuffers; n++)
 	{
