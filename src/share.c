@@ -93,8 +93,8 @@
 
 /*
  * What is read is not kept for who is farther behind: what a ring has kept longest
- * is what it reuses next, and nobody shall come to that.  Who was comes closer
- * again before it is.
+ * is what it reuses next, and nobody shall come to that.  Who was must come closer
+ * before it is again: a whole window is not let go and kept in turn.
  */
 #define MAX_BEHIND(window)	((uint64) (window) * 7 / 8)
 #define MAX_BEHIND_AGAIN(window)	((uint64) (window) * 3 / 4)
@@ -686,18 +686,12 @@ catch_up(ShareScan *scan)
 void
 share_meet(ShareScan *scan)
 {
-	int			naps = 0;
-
 	if (scan->followed == NULL)
 		return;
-	while (naps < NAPS_TO_MEET && in_use(scan->followed) &&
-		   pg_atomic_read_u32(&scan->member->noticed) == 0)
-	{
+	for (int naps = 0; naps < NAPS_TO_MEET && in_use(scan->followed) &&
+		 pg_atomic_read_u32(&scan->member->noticed) == 0; naps++)
 		nap();
-		naps++;
-	}
-	if (naps > 0)
-		catch_up(scan);
+	catch_up(scan);
 }
 
 /*
