@@ -6,65 +6,133 @@
 --
 -- prewarm
 --
+-- The argument "ring" has the syntax of pg_ringctl.scan_ring, or is a number of kB.
+--
 
 CREATE FUNCTION pg_ringctl_prewarm(
     relation regclass,
-    ring_kb integer DEFAULT 0,
+    ring text DEFAULT '0',
     mode text DEFAULT 'buffer',
     fork text DEFAULT 'main',
     first_block bigint DEFAULT NULL,
     last_block bigint DEFAULT NULL,
     workers integer DEFAULT 0,
-    fit text DEFAULT 'warn',
+    fit text DEFAULT 'stop',
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
     OUT ring_buffers integer,
     OUT reuses bigint,
     OUT escapes bigint,
-    OUT elapsed_ms double precision)
+    OUT elapsed_time double precision)
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, integer, text, text, bigint, bigint, integer, text) IS
-'read blocks of a relation through a ring of ring_kb kB (0: no ring, -1: the ring that a sequential scan would get), with the help of so many parallel workers; fit: what to do with what does not fit into shared buffers (warn, stop or ignore)';
-
-CREATE FUNCTION pg_ringctl_prewarm_all(
+CREATE FUNCTION pg_ringctl_prewarm(
     relation regclass,
-    ring_kb integer DEFAULT 0,
-    parts text[] DEFAULT '{table,toast,indexes}',
+    ring bigint,
+    mode text DEFAULT 'buffer',
+    fork text DEFAULT 'main',
+    first_block bigint DEFAULT NULL,
+    last_block bigint DEFAULT NULL,
     workers integer DEFAULT 0,
-    fit text DEFAULT 'warn',
-    OUT relation regclass,
+    fit text DEFAULT 'stop',
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
     OUT ring_buffers integer,
     OUT reuses bigint,
     OUT escapes bigint,
-    OUT elapsed_ms double precision)
+    OUT elapsed_time double precision)
+AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_kb'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, text, text, text, bigint, bigint, integer, text) IS
+'read blocks of a relation through a ring of this size (0: no ring, -1: the ring that a sequential scan would get), with the help of parallel workers; fit: what to do with blocks that do not fit into shared buffers (stop, warn or ignore)';
+COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, bigint, text, text, bigint, bigint, integer, text) IS
+'read blocks of a relation through a ring of this size in kB';
+
+CREATE FUNCTION pg_ringctl_prewarm_all(
+    relation regclass,
+    ring text DEFAULT '0',
+    parts text[] DEFAULT '{indexes,table,toast}',
+    workers integer DEFAULT 0,
+    fit text DEFAULT 'stop',
+    OUT relid oid,
+    OUT blocks bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT ring_buffers integer,
+    OUT reuses bigint,
+    OUT escapes bigint,
+    OUT elapsed_time double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, integer, text[], integer, text) IS
-'read a table, its TOAST table and its indexes, of all partitions, as pg_ringctl_prewarm does; one row for each relation that was read';
+CREATE FUNCTION pg_ringctl_prewarm_all(
+    relation regclass,
+    ring bigint,
+    parts text[] DEFAULT '{indexes,table,toast}',
+    workers integer DEFAULT 0,
+    fit text DEFAULT 'stop',
+    OUT relid oid,
+    OUT blocks bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT ring_buffers integer,
+    OUT reuses bigint,
+    OUT escapes bigint,
+    OUT elapsed_time double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_all_kb'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
+'read a table, its indexes and its TOAST table, of all partitions, in the order of parts, as pg_ringctl_prewarm does; returns one row for each relation';
+COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, bigint, text[], integer, text) IS
+'read a table with all its parts through a ring of this size in kB';
 
 CREATE FUNCTION pg_ringctl_prewarm_blocks(
     relation regclass,
     blocks bigint[],
-    ring_kb integer DEFAULT 0,
+    ring text DEFAULT '0',
     window_blocks integer DEFAULT 200,
     reorder text DEFAULT 'zigzag',
+    fit text DEFAULT 'stop',
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
+    OUT ring_buffers integer,
+    OUT reuses bigint,
+    OUT escapes bigint,
     OUT seek_distance bigint,
-    OUT elapsed_ms double precision)
+    OUT elapsed_time double precision)
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pg_ringctl_prewarm_blocks(regclass, bigint[], integer, integer, text) IS
-'read the blocks of a list, reordered within a window (none, zigzag, sorted), through a ring of ring_kb kB';
+
+CREATE FUNCTION pg_ringctl_prewarm_blocks(
+    relation regclass,
+    blocks bigint[],
+    ring bigint,
+    window_blocks integer DEFAULT 200,
+    reorder text DEFAULT 'zigzag',
+    fit text DEFAULT 'stop',
+    OUT blocks bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT ring_buffers integer,
+    OUT reuses bigint,
+    OUT escapes bigint,
+    OUT seek_distance bigint,
+    OUT elapsed_time double precision)
+AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_blocks_kb'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_prewarm_blocks(regclass, bigint[], text, integer, text, text) IS
+'read the blocks of a list, reordered within a window (none, zigzag, sorted), through a ring of this size';
+COMMENT ON FUNCTION pg_ringctl_prewarm_blocks(regclass, bigint[], bigint, integer, text, text) IS
+'read the blocks of a list, reordered within a window (none, zigzag, sorted), through a ring of this size in kB';
 
 --
 -- cumulative statistics
@@ -75,28 +143,27 @@ CREATE FUNCTION pg_ringctl_stats(
     OUT relid oid,
     OUT kind text,
     OUT scans bigint,
-    OUT workers bigint,
+    OUT workers_launched bigint,
+    OUT ring_buffers integer,
+    OUT ring_buffers_max integer,
+    OUT total_time double precision,
+    OUT last_scan timestamptz,
+    OUT stats_reset timestamptz,
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
-    OUT blks_unringed bigint,
     OUT fills bigint,
     OUT reuses bigint,
     OUT escapes_pinned bigint,
     OUT escapes_dirty bigint,
     OUT escapes_adopted bigint,
     OUT slots_lost bigint,
-    OUT unconsumed bigint,
-    OUT ring_buffers integer,
-    OUT ring_buffers_max integer,
+    OUT blks_unconsumed bigint,
     OUT wal_flushes bigint,
-    OUT released bigint,
-    OUT blks_shared bigint,
-    OUT share_waits bigint,
-    OUT share_wait_ms double precision,
-    OUT elapsed_ms double precision,
-    OUT last_scan timestamptz,
-    OUT stats_reset timestamptz)
+    OUT buffers_released bigint,
+    OUT scan_sharing_blks_hit bigint,
+    OUT scan_sharing_waits bigint,
+    OUT scan_sharing_wait_time double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -105,68 +172,72 @@ COMMENT ON FUNCTION pg_ringctl_stats() IS
 'statistics of the rings that relations of all databases were read through';
 
 CREATE VIEW pg_ringctl_stats AS
-    SELECT s.datid, d.datname, s.relid, c.relname, s.kind, s.scans, s.workers,
-           s.blocks, s.blks_hit, s.blks_read, s.blks_unringed,
-           s.fills, s.reuses, s.escapes_pinned, s.escapes_dirty,
-           s.escapes_adopted, s.slots_lost, s.unconsumed,
-           s.ring_buffers, s.ring_buffers_max, s.wal_flushes, s.released,
-           s.blks_shared, s.share_waits, s.share_wait_ms, s.elapsed_ms, s.last_scan, s.stats_reset
+    SELECT s.datid, d.datname, s.relid, n.nspname AS schemaname, c.relname,
+           s.kind, s.scans, s.workers_launched, s.ring_buffers, s.ring_buffers_max,
+           s.total_time, s.last_scan, s.stats_reset,
+           s.blocks, s.blks_hit, s.blks_read, s.fills, s.reuses,
+           s.escapes_pinned, s.escapes_dirty, s.escapes_adopted,
+           s.slots_lost, s.blks_unconsumed, s.wal_flushes, s.buffers_released,
+           s.scan_sharing_blks_hit, s.scan_sharing_waits, s.scan_sharing_wait_time
       FROM pg_ringctl_stats() s
-           JOIN pg_catalog.pg_database d ON d.oid = s.datid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid
            LEFT JOIN pg_catalog.pg_class c
-                  ON c.oid = s.relid AND d.datname = pg_catalog.current_database()
+                  ON c.oid = s.relid AND (s.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
      WHERE c.oid IS NOT NULL OR d.datname <> pg_catalog.current_database();
 
 COMMENT ON VIEW pg_ringctl_stats IS
 'statistics of the rings that relations were read through, one row for each database, relation and kind of reader';
-COMMENT ON COLUMN pg_ringctl_stats.datid IS 'OID of the database';
-COMMENT ON COLUMN pg_ringctl_stats.datname IS 'name of the database';
+COMMENT ON COLUMN pg_ringctl_stats.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_stats.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
+COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan or prewarm';
-COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans, a rescan being another one, and a parallel scan being one';
-COMMENT ON COLUMN pg_ringctl_stats.workers IS 'number of parallel workers that took part in them';
+COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as another scan, a parallel scan as one';
+COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
+COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
+COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
+COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
+COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
-COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'of these, found in shared buffers';
-COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'of these, read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
-COMMENT ON COLUMN pg_ringctl_stats.blks_unringed IS 'of these, read without a ring';
+COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'of these, blocks found in shared buffers';
+COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'of these, blocks read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
 COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
-COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s was pinned; that one stayed behind';
+COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
-COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because somebody else uses the page in the slot''s, too';
+COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because another process uses the page in the slot''s own buffer, too';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots emptied because their buffer had been given to another page';
-COMMENT ON COLUMN pg_ringctl_stats.unconsumed IS 'blocks asked for by look-ahead, and not wanted because the scan ended before, or went on in another way';
-COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring; 0 if there was none';
-COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
-COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'times that WAL was flushed to keep dirty pages in the ring';
-COMMENT ON COLUMN pg_ringctl_stats.released IS 'buffers let go, and evicted, because a ring that sizes itself shrank';
-COMMENT ON COLUMN pg_ringctl_stats.blks_shared IS 'blocks found in shared buffers while other scans of the relation shared their reads';
-COMMENT ON COLUMN pg_ringctl_stats.share_waits IS 'times that a scan waited for a slower one that it shared with';
-COMMENT ON COLUMN pg_ringctl_stats.share_wait_ms IS 'time spent in that, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_stats.elapsed_ms IS 'time that the scans ran, in all their processes, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
-COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'since when this row counts';
+COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended or changed its direction';
+COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
+COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless another process used them';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for a slower scan of the relation';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
 
 CREATE FUNCTION pg_ringctl_stats_info(
-    OUT relations bigint,
-    OUT dealloc bigint,
+    OUT entries bigint,
+    OUT entries_dropped bigint,
     OUT escapes_dropped bigint,
+    OUT rings_not_shown bigint,
     OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_info() IS
-'how many rows pg_ringctl_stats has, how many had to go, and when all were reset';
+'how many rows pg_ringctl_stats has, how many were removed because there was no room, and when all were last reset';
 
 CREATE VIEW pg_ringctl_stats_info AS
     SELECT * FROM pg_ringctl_stats_info();
 
 COMMENT ON VIEW pg_ringctl_stats_info IS
-'how many rows pg_ringctl_stats has, how many had to go, and when all were reset';
-COMMENT ON COLUMN pg_ringctl_stats_info.relations IS 'number of rows that are kept, also those of dropped relations and other databases';
-COMMENT ON COLUMN pg_ringctl_stats_info.dealloc IS 'number of rows that had to go because there were more than pg_ringctl.max_relations';
-COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers that had to be forgotten because the log was full';
+'how many rows pg_ringctl_stats has, how many were removed because there was no room, and when all were last reset';
+COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
+COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows that were removed, since all were last reset, because there were more than pg_ringctl.max_entries';
+COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers that were dropped from the log because it was full';
+COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings since the server started for which there was no room: pg_ringctl_rings did not show them, or pg_ringctl_ring_slots did not show their slots';
 COMMENT ON COLUMN pg_ringctl_stats_info.stats_reset IS 'when all statistics were last reset';
 
 CREATE FUNCTION pg_ringctl_stats_reset(
@@ -177,7 +248,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_reset(oid, oid) IS
-'reset the statistics of a relation, of a database, or all (0 stands for any); OIDs of relations may be the same in several databases';
+'reset the statistics of a relation, of a database, or all (0 stands for any); relations of several databases may have the same OID';
 
 --
 -- live rings
@@ -196,17 +267,17 @@ CREATE FUNCTION pg_ringctl_rings(
     OUT occupied integer,
     OUT current_slot integer,
     OUT look_ahead bigint,
-    OUT blocks_done bigint,
     OUT blocks_total bigint,
+    OUT blocks_done bigint,
     OUT fills bigint,
     OUT reuses bigint,
     OUT escapes_pinned bigint,
     OUT escapes_dirty bigint,
     OUT escapes_adopted bigint,
-    OUT blks_shared bigint,
-    OUT share_waits bigint,
-    OUT share_wait_ms double precision,
-    OUT started timestamptz)
+    OUT scan_sharing_blks_hit bigint,
+    OUT scan_sharing_waits bigint,
+    OUT scan_sharing_wait_time double precision,
+    OUT scan_start timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -215,65 +286,168 @@ COMMENT ON FUNCTION pg_ringctl_rings() IS
 'the rings that scans and prewarms of all sessions read through now';
 
 CREATE VIEW pg_ringctl_rings AS
-    SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid, c.relname,
+    SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid,
+           n.nspname AS schemaname, c.relname,
            r.kind, r.source, r.ring_kb, r.ring_buffers, r.occupied,
-           r.current_slot, r.look_ahead, r.blocks_done, r.blocks_total,
+           r.current_slot, r.look_ahead, r.blocks_total, r.blocks_done,
            r.fills, r.reuses, r.escapes_pinned, r.escapes_dirty,
-           r.escapes_adopted, r.blks_shared, r.share_waits, r.share_wait_ms,
-           r.started
+           r.escapes_adopted, r.scan_sharing_blks_hit, r.scan_sharing_waits, r.scan_sharing_wait_time,
+           r.scan_start
       FROM pg_ringctl_rings() r
            LEFT JOIN pg_catalog.pg_database d ON d.oid = r.datid
            LEFT JOIN pg_catalog.pg_class c
-                  ON c.oid = r.relid AND d.datname = pg_catalog.current_database();
+                  ON c.oid = r.relid AND (r.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
 'the rings that scans and prewarms read through now, one row for each process and stream';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
-COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of its leader, if it is a parallel worker';
-COMMENT ON COLUMN pg_ringctl_rings.datid IS 'OID of the database';
-COMMENT ON COLUMN pg_ringctl_rings.datname IS 'name of the database';
+COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';
+COMMENT ON COLUMN pg_ringctl_rings.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_rings.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_rings.relid IS 'OID of the relation';
+COMMENT ON COLUMN pg_ringctl_rings.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_rings.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_rings.kind IS 'kind of reader: seqscan or prewarm';
-COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: threshold (none, the relation is too small), server, policy, scan_ring, chosen, argument (of a function) or max_ring (capped)';
-COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if it reads without one';
-COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers; 0 if it reads without one';
+COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: chosen, scan_ring, policy, argument (of a function), max_ring (capped), server (only observed) or none (a prewarm without a ring)';
+COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if the process reads without a ring';
+COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers; 0 if the process reads without a ring';
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the slot that was used last, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for, and not yet handed out to the reader';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since it started';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes of a parallel scan';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since scan_start';
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
-COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s was pinned; that one stayed behind';
+COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
-COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because somebody else uses the page in the slot''s, too';
-COMMENT ON COLUMN pg_ringctl_rings.blks_shared IS 'blocks found in shared buffers while other scans of the relation shared their reads';
-COMMENT ON COLUMN pg_ringctl_rings.share_waits IS 'times that it waited for a slower scan that it shares with';
-COMMENT ON COLUMN pg_ringctl_rings.share_wait_ms IS 'time spent in that, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_rings.started IS 'when it started to read; a rescan starts anew';
+COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because another process uses the page in the slot''s own buffer, too';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for a slower scan of the relation';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, started';
 
--- pid is what is asked for and, as every ring has one, a column as well
 CREATE FUNCTION pg_ringctl_ring_slots(
     OUT ringid bigint,
-    INOUT pid integer DEFAULT NULL,
+    OUT pid integer,
     OUT datid oid,
     OUT relid oid,
+    OUT relforknumber smallint,
     OUT slot integer,
     OUT bufferid integer,
     OUT relblocknumber bigint,
     OUT holds_own_block boolean,
     OUT isdirty boolean,
-    OUT usagecount integer,
+    OUT usagecount smallint,
     OUT pinning_backends integer,
     OUT is_current boolean)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'pg_ringctl_ring_slots'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+-- pid is an argument, and a column of the result, too
+CREATE FUNCTION pg_ringctl_ring_slots(
+    OUT ringid bigint,
+    INOUT pid integer,
+    OUT datid oid,
+    OUT relid oid,
+    OUT relforknumber smallint,
+    OUT slot integer,
+    OUT bufferid integer,
+    OUT relblocknumber bigint,
+    OUT holds_own_block boolean,
+    OUT isdirty boolean,
+    OUT usagecount smallint,
+    OUT pinning_backends integer,
+    OUT is_current boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_ringctl_ring_slots'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_ring_slots() IS
+'the slots of all rings that scans and prewarms read through now';
 COMMENT ON FUNCTION pg_ringctl_ring_slots(integer) IS
-'the slots of the rings of a process, or of all: the buffer in each and the block that it was read for (null if empty, or let go and not used since), and the buffer''s state now';
+'the slots of the rings of a process';
+
+CREATE VIEW pg_ringctl_ring_slots AS
+    SELECT s.ringid, s.pid, s.datid, d.datname, s.relid,
+           n.nspname AS schemaname, c.relname, s.relforknumber,
+           s.slot, s.bufferid, s.relblocknumber, s.holds_own_block,
+           s.isdirty, s.usagecount, s.pinning_backends, s.is_current
+      FROM pg_ringctl_ring_slots() s
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid
+           LEFT JOIN pg_catalog.pg_class c
+                  ON c.oid = s.relid AND (s.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+
+COMMENT ON VIEW pg_ringctl_ring_slots IS
+'the slots of the rings that scans and prewarms read through now, one row for each slot';
+COMMENT ON COLUMN pg_ringctl_ring_slots.ringid IS 'number of the ring, as in pg_ringctl_rings';
+COMMENT ON COLUMN pg_ringctl_ring_slots.pid IS 'process ID of the process that reads';
+COMMENT ON COLUMN pg_ringctl_ring_slots.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_ring_slots.datname IS 'name of the database; null for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relid IS 'OID of the relation';
+COMMENT ON COLUMN pg_ringctl_ring_slots.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is';
+COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
+COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if its buffer was let go and not used since';
+COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold this block?';
+COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
+COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
+COMMENT ON COLUMN pg_ringctl_ring_slots.pinning_backends IS 'number of processes that pin the buffer now';
+COMMENT ON COLUMN pg_ringctl_ring_slots.is_current IS 'is this the slot that was used last?';
+
+--
+-- progress of commands
+--
+
+CREATE FUNCTION pg_ringctl_progress(
+    OUT pid integer,
+    OUT datid oid,
+    OUT relid oid,
+    OUT command text,
+    OUT phase text,
+    OUT blocks_total bigint,
+    OUT blocks_done bigint,
+    OUT workers integer,
+    OUT command_start timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_progress() IS
+'progress of the prewarms of all sessions';
+
+CREATE VIEW pg_ringctl_progress AS
+    SELECT p.pid, p.datid, d.datname, p.relid, n.nspname AS schemaname, c.relname,
+           p.command, p.phase, p.blocks_total, p.blocks_done,
+           100::double precision * p.blocks_done::double precision
+           / NULLIF(p.blocks_total, 0::bigint)::double precision AS percent,
+           p.workers, p.command_start
+      FROM pg_ringctl_progress() p
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid
+           LEFT JOIN pg_catalog.pg_class c
+                  ON c.oid = p.relid AND (p.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+
+COMMENT ON VIEW pg_ringctl_progress IS
+'progress of the prewarms of all sessions, one row for each command that runs';
+COMMENT ON COLUMN pg_ringctl_progress.pid IS 'process ID of the process that runs the command';
+COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of the database; null for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_progress.relid IS 'OID of the relation that is read now';
+COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_progress.command IS 'the command: prewarm, prewarm_all or prewarm_blocks';
+COMMENT ON COLUMN pg_ringctl_progress.phase IS 'phase of the command: initializing, reading blocks or waiting for workers';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks of all relations that the command reads, counted when it began';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read';
+COMMENT ON COLUMN pg_ringctl_progress.percent IS 'blocks_done as a percentage of blocks_total; null if blocks_total is 0';
+COMMENT ON COLUMN pg_ringctl_progress.workers IS 'number of parallel workers that help';
+COMMENT ON COLUMN pg_ringctl_progress.command_start IS 'when the command began';
 
 --
 -- what escaped, and shared_buffers as a whole
@@ -295,41 +469,53 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_escapes() IS
-'buffers that escaped from a ring, are in no ring now, and still hold the page that they had then';
+'buffers that escaped from a ring, are in no ring now, and still hold the page that they held when they escaped';
 
 CREATE VIEW pg_ringctl_escapes AS
-    SELECT e.bufferid, e.datid, e.relid, c.relname, e.relforknumber,
+    SELECT e.bufferid, e.datid, d.datname, e.relid, n.nspname AS schemaname, c.relname, e.relforknumber,
            e.relblocknumber, e.reason, e.pid, e.escaped_at, e.isdirty,
            e.usagecount
       FROM pg_ringctl_escapes() e
            LEFT JOIN pg_catalog.pg_database d ON d.oid = e.datid
            LEFT JOIN pg_catalog.pg_class c
-                  ON c.oid = e.relid AND d.datname = pg_catalog.current_database();
+                  ON c.oid = e.relid AND (e.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_escapes IS
-'buffers that escaped from a ring, are in no ring now, and still hold the page that they had then';
+'buffers that escaped from a ring, are in no ring now, and still hold the page that they held when they escaped; those that another process has adopted are shown, too';
 COMMENT ON COLUMN pg_ringctl_escapes.bufferid IS 'number of the buffer, as in pg_buffercache';
-COMMENT ON COLUMN pg_ringctl_escapes.datid IS 'OID of the database';
+COMMENT ON COLUMN pg_ringctl_escapes.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_escapes.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_escapes.relid IS 'OID of the relation';
+COMMENT ON COLUMN pg_ringctl_escapes.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_escapes.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_escapes.relforknumber IS 'fork of the relation';
 COMMENT ON COLUMN pg_ringctl_escapes.relblocknumber IS 'block of the relation';
-COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why it escaped: pinned, dirty or adopted (somebody else used the page, too)';
-COMMENT ON COLUMN pg_ringctl_escapes.pid IS 'process ID of the process whose ring it was';
-COMMENT ON COLUMN pg_ringctl_escapes.escaped_at IS 'when it escaped';
+COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (another process used the page, too, so the page is of use)';
+COMMENT ON COLUMN pg_ringctl_escapes.pid IS 'process ID of the process that had the ring';
+COMMENT ON COLUMN pg_ringctl_escapes.escaped_at IS 'when the buffer escaped';
 COMMENT ON COLUMN pg_ringctl_escapes.isdirty IS 'is the page dirty now?';
-COMMENT ON COLUMN pg_ringctl_escapes.usagecount IS 'the clock sweep''s usage count now';
+COMMENT ON COLUMN pg_ringctl_escapes.usagecount IS 'usage count of the buffer now';
 
 CREATE FUNCTION pg_ringctl_reclaim(
-    relation regclass DEFAULT NULL,
+    relation regclass,
     OUT buffers_evicted integer,
     OUT buffers_flushed integer,
     OUT buffers_skipped integer)
 AS 'MODULE_PATHNAME'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION pg_ringctl_reclaim_all(
+    OUT buffers_evicted integer,
+    OUT buffers_flushed integer,
+    OUT buffers_skipped integer)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_reclaim(regclass) IS
-'evict the buffers that escaped, of a relation with its partitions or of all, but for those that are pinned or used by somebody else';
+'evict the escaped buffers of a relation, or of all its partitions, except for those that are pinned or used by other processes';
+COMMENT ON FUNCTION pg_ringctl_reclaim_all() IS
+'evict the escaped buffers of all relations, except for those that are pinned or used by other processes';
 
 CREATE FUNCTION pg_ringctl_pollution(
     OUT reltablespace oid,
@@ -344,12 +530,12 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_pollution() IS
-'what each relation has in shared buffers, and how much of that is in rings or escaped from them';
+'shared buffers of each relation of all databases, and how many of these are in rings or escaped from rings';
 
 CREATE VIEW pg_ringctl_pollution AS
-    SELECT p.reldatabase AS datid, d.datname, c.oid AS relid, c.relname,
-           p.relfilenode, p.buffers, p.in_ring, p.escaped, p.dirty,
-           p.buffers::double precision / s.setting::double precision AS share
+    SELECT p.reldatabase AS datid, d.datname, c.oid AS relid, n.nspname AS schemaname, c.relname,
+           p.relfilenode, p.reltablespace, p.buffers, p.in_ring, p.escaped, p.dirty,
+           p.buffers::double precision / s.setting::double precision AS pool_fraction
       FROM pg_ringctl_pollution() p
            CROSS JOIN (SELECT setting FROM pg_catalog.pg_settings
                         WHERE name = 'shared_buffers') s
@@ -358,30 +544,38 @@ CREATE VIEW pg_ringctl_pollution AS
                   ON c.oid = CASE WHEN p.reldatabase = 0::pg_catalog.oid OR
                                        d.datname = pg_catalog.current_database()
                                   THEN pg_catalog.pg_filenode_relation(p.reltablespace, p.relfilenode)::pg_catalog.oid
-                             END;
+                             END
+           LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_pollution IS
-'what each relation of all databases has in shared buffers, and how much of that is in rings or escaped from them';
-COMMENT ON COLUMN pg_ringctl_pollution.datid IS 'OID of the database; 0 for relations that all share';
-COMMENT ON COLUMN pg_ringctl_pollution.datname IS 'name of the database';
+'shared buffers of each relation of all databases, and how many of these are in rings or escaped from rings';
+COMMENT ON COLUMN pg_ringctl_pollution.datid IS 'OID of the database; 0 for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_pollution.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_pollution.relid IS 'OID of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_pollution.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s file';
-COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers with its pages';
-COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'of these, in the slots of rings that are in use now';
-COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'of these, escaped from a ring and in none now';
-COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'of these, dirty';
-COMMENT ON COLUMN pg_ringctl_pollution.share IS 'buffers as a share of the pool, from 0 to 1';
+COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
+COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';
+COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'of these, buffers in the slots of rings that are in use now';
+COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'of these, buffers that escaped from a ring and are in no ring now, including those that another process has adopted';
+COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'of these, dirty buffers';
+COMMENT ON COLUMN pg_ringctl_pollution.pool_fraction IS 'buffers as a fraction of the pool, from 0 to 1';
 
-CREATE FUNCTION pg_ringctl_map(
-    width integer DEFAULT 64,
-    relation regclass DEFAULT NULL)
+CREATE FUNCTION pg_ringctl_map(width integer DEFAULT 64)
 RETURNS SETOF text
 AS 'MODULE_PATHNAME'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pg_ringctl_map(integer, regclass) IS
-'the buffer pool as a picture of text, with a legend';
+CREATE FUNCTION pg_ringctl_map_relation(relation regclass, width integer DEFAULT 64)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_ringctl_map(integer) IS
+'the buffer pool as a picture in text, with a legend';
+COMMENT ON FUNCTION pg_ringctl_map_relation(regclass, integer) IS
+'the buffer pool as a picture in text, in which the pages of a relation, or of all its partitions, stand out';
 
 --
 -- a query's scans
@@ -389,66 +583,81 @@ COMMENT ON FUNCTION pg_ringctl_map(integer, regclass) IS
 
 CREATE FUNCTION pg_ringctl_last_scans(
     OUT plan_node_id integer,
-    OUT relid regclass,
+    OUT relid oid,
     OUT worker integer,
     OUT scans bigint,
     OUT ring_kb bigint,
     OUT ring_buffers integer,
     OUT source text,
+    OUT elapsed_time double precision,
     OUT blocks bigint,
     OUT blks_hit bigint,
     OUT blks_read bigint,
-    OUT blks_unringed bigint,
-    OUT unconsumed bigint,
     OUT fills bigint,
     OUT reuses bigint,
     OUT escapes_pinned bigint,
     OUT escapes_dirty bigint,
     OUT escapes_adopted bigint,
     OUT slots_lost bigint,
+    OUT blks_unconsumed bigint,
     OUT wal_flushes bigint,
-    OUT released bigint,
-    OUT blks_shared bigint,
-    OUT share_waits bigint,
-    OUT share_wait_ms double precision,
-    OUT elapsed_ms double precision)
+    OUT buffers_released bigint,
+    OUT scan_sharing_blks_hit bigint,
+    OUT scan_sharing_waits bigint,
+    OUT scan_sharing_wait_time double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_last_scans() IS
-'the sequential scans of this session''s last statement that had any, one row for each process that took part (worker: number of the parallel worker, or null)';
+'the scans of this session''s last statement that had any, one row for each process that took part (worker: number of the parallel worker, or null)';
 
 CREATE FUNCTION pg_ringctl_resolve(
     relation regclass,
+    OUT relid oid,
     OUT ring_kb bigint,
     OUT ring_buffers integer,
+    OUT ring_buffers_max integer,
     OUT source text,
-    OUT look_ahead integer,
+    OUT look_ahead_max integer,
     OUT threshold bigint,
     OUT blocks bigint,
     OUT reason text)
+RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_resolve(regclass) IS
-'the ring that a sequential scan of the relation would get now, and why; look_ahead, threshold and blocks are numbers of blocks';
+'the ring that a sequential scan of the relation, or of each of its partitions, would get now, and why';
 
 --
 -- policies of relations
 --
 
+-- The sizes may be given as text or as integers, the one as this, the other as that.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
-    scan_ring text DEFAULT NULL,
+    scan_ring "any" DEFAULT NULL,
+    scan_threshold "any" DEFAULT NULL,
+    dirty_pages text DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- The parser takes this one where it knows no type, as for the parameter of a prepared statement.
+CREATE FUNCTION pg_ringctl_set_policy(
+    relation regclass,
+    scan_ring text,
     scan_threshold text DEFAULT NULL,
     dirty_pages text DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, "any", "any", text) IS
+'set the policy of a relation, which replaces its old policy: the values of the parameters with these names for scans of the relation (null: as the parameter says)';
 COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text) IS
-'set what the parameters of these names are for sequential scans of the relation, in place of the policy that it had (null: as the parameter says)';
+'set the policy of a relation, with all values as text';
 
 CREATE FUNCTION pg_ringctl_drop_policy(relation regclass)
 RETURNS boolean
@@ -456,7 +665,15 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_ringctl_drop_policy(regclass) IS
-'drop the relation''s own policy; returns whether it had one';
+'drop the policy of a relation, but not those of its ancestors; returns whether it had one';
+
+CREATE FUNCTION pg_ringctl_drop_all_policies()
+RETURNS bigint
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_ringctl_drop_all_policies() IS
+'drop the policies of all relations of this database, all of which the user must own; returns how many policies were dropped';
 
 CREATE FUNCTION pg_ringctl_parse_policy(
     label text,
@@ -467,7 +684,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_ringctl_parse_policy(text) IS
-'the settings in a policy, as it is written in a security label';
+'the settings of a policy that is given as the text of a security label; pg_ringctl_policies shows these';
 
 CREATE VIEW pg_ringctl_policies AS
     SELECT l.objoid AS relid, n.nspname AS schemaname, c.relname,
@@ -480,54 +697,85 @@ CREATE VIEW pg_ringctl_policies AS
            AND l.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid;
 
 COMMENT ON VIEW pg_ringctl_policies IS
-'policies of the relations of this database, one row for each relation that has its own';
+'policies of the relations of this database, one row for each relation that has a policy of its own';
 COMMENT ON COLUMN pg_ringctl_policies.relid IS 'OID of the relation';
-COMMENT ON COLUMN pg_ringctl_policies.schemaname IS 'name of the schema that it is in';
+COMMENT ON COLUMN pg_ringctl_policies.schemaname IS 'name of the schema that the relation is in';
 COMMENT ON COLUMN pg_ringctl_policies.relname IS 'name of the relation';
-COMMENT ON COLUMN pg_ringctl_policies.scan_ring IS 'what pg_ringctl.scan_ring is for its scans; null: as the parameter says';
-COMMENT ON COLUMN pg_ringctl_policies.scan_threshold IS 'what pg_ringctl.scan_threshold is for its scans; null: as the parameter says';
-COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'what pg_ringctl.dirty_pages is for its scans; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.scan_ring IS 'value of pg_ringctl.scan_ring for scans of the relation; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.scan_threshold IS 'value of pg_ringctl.scan_threshold for scans of the relation; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'value of pg_ringctl.dirty_pages for scans of the relation; null: as the parameter says';
 
-CREATE FUNCTION pg_ringctl_drop_all_policies() RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-BEGIN ATOMIC
-    SELECT count(*) FILTER (WHERE pg_ringctl_drop_policy(relid::pg_catalog.regclass))
-      FROM pg_ringctl_policies;
-END;
+-- Not in C: a DROP EXTENSION, of whatever extension, must work without the library.
+CREATE FUNCTION pg_ringctl_warn_of_policies() RETURNS event_trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    policies bigint;
+BEGIN
+    IF current_query() !~* 'drop\s+extension[^;]*pg_ringctl' THEN
+        RETURN;
+    END IF;
+    SELECT count(*) INTO policies FROM pg_seclabel WHERE provider = 'pg_ringctl';
+    IF policies > 0 THEN
+        RAISE WARNING '%', CASE policies
+            WHEN 1 THEN '1 policy stays behind as a security label'
+            ELSE format('%s policies stay behind as security labels', policies) END
+            USING DETAIL = 'A dump with security labels of pg_ringctl cannot be restored where its library is not loaded.',
+                  HINT = 'To drop them, run SELECT pg_ringctl_drop_all_policies() before DROP EXTENSION. '
+                         'After it, run LOAD ''pg_ringctl'', and SECURITY LABEL FOR pg_ringctl ON TABLE ... IS NULL for each of them.';
+    END IF;
+END $$;
 
-COMMENT ON FUNCTION pg_ringctl_drop_all_policies() IS
-'drop the policies of all relations of this database, whose owner one must be; returns how many there were';
+COMMENT ON FUNCTION pg_ringctl_warn_of_policies() IS
+'event trigger function: warns if policies stay behind when the extension is dropped';
+
+CREATE EVENT TRIGGER pg_ringctl_warn_of_policies ON ddl_command_start
+    WHEN TAG IN ('DROP EXTENSION')
+    EXECUTE FUNCTION pg_ringctl_warn_of_policies();
+
+COMMENT ON EVENT TRIGGER pg_ringctl_warn_of_policies IS
+'warns if policies stay behind when the extension is dropped';
 
 --
--- What shows other people's activity is for those who may read all
--- statistics; what changes things for others is the superuser's to grant.
+-- Members of pg_read_all_stats may use what shows the activity of other users.
+-- The superuser may grant what changes something for other users.
 --
 
 REVOKE ALL ON FUNCTION pg_ringctl_stats() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_stats_info() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_stats_reset(oid, oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_rings() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_ringctl_progress() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_ringctl_ring_slots() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_ring_slots(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_escapes() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_reclaim(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_ringctl_reclaim_all() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_ringctl_pollution() FROM PUBLIC;
-REVOKE ALL ON FUNCTION pg_ringctl_map(integer, regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_ringctl_map(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_ringctl_map_relation(regclass, integer) FROM PUBLIC;
 REVOKE ALL ON pg_ringctl_stats FROM PUBLIC;
 REVOKE ALL ON pg_ringctl_stats_info FROM PUBLIC;
 REVOKE ALL ON pg_ringctl_rings FROM PUBLIC;
+REVOKE ALL ON pg_ringctl_ring_slots FROM PUBLIC;
+REVOKE ALL ON pg_ringctl_progress FROM PUBLIC;
 REVOKE ALL ON pg_ringctl_escapes FROM PUBLIC;
 REVOKE ALL ON pg_ringctl_pollution FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION pg_ringctl_stats() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_ringctl_stats_info() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_ringctl_rings() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_ringctl_progress() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_ringctl_ring_slots() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_ringctl_ring_slots(integer) TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_ringctl_escapes() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_ringctl_pollution() TO pg_read_all_stats;
-GRANT EXECUTE ON FUNCTION pg_ringctl_map(integer, regclass) TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_ringctl_map(integer) TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_ringctl_map_relation(regclass, integer) TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_stats TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_stats_info TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_rings TO pg_read_all_stats;
+GRANT SELECT ON pg_ringctl_ring_slots TO pg_read_all_stats;
+GRANT SELECT ON pg_ringctl_progress TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_escapes TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_pollution TO pg_read_all_stats;
 GRANT SELECT ON pg_ringctl_policies TO PUBLIC;

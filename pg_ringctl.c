@@ -4,29 +4,21 @@
  *	  What the module is: magic, parameters, hooks.
  *
  * pg_ringctl makes buffer access strategies, the private rings of shared
- * buffers that big scans run in, visible, controllable and tight.  The files
- * that its picture is made of; each of the others says what it is for:
+ * buffers that big scans run in, visible, controllable and tight.  The folders
+ * of src/, from the bottom up; see docs/architecture.md for how they depend on
+ * each other:
  *
- *	  src/policy.c      which ring does this relation get, and why
- *	  src/labels.c      policies of relations, kept as security labels
- *	  src/ring.c        one ring: its buffers, and how they are kept inside
- *	  src/scan.c        the executor: gives each sequential scan its ring
- *	  src/prewarm.c     reads a relation through a ring, or without one
- *	  src/registry.c    who reads through a ring, and the cumulative counters
- *	  src/share.c       scans that run at the same time share their reads
- *	  src/live.c        the rings that are in use now
- *	  src/escapes.c     the log of buffers that escaped
- *	  src/facts.c       what the scans of a query did, workers included
- *	  src/shared.c      the memory that all processes share
- *	  src/enabled.c     the kill switch
  *	  src/compat.h      every difference between server majors
- *
- * What users see of it:
- *
- *	  src/report.c      the counters
- *	  src/rings.c       the rings in use, slot by slot
- *	  src/pool.c        shared_buffers, and what escaped into them
- *	  src/explain.c     a query's scans, and what a scan would get
+ *	  src/common/       arguments and relations that users name, rows that they
+ *						get
+ *	  src/policies/     policies of relations, kept as security labels
+ *	  src/shmem/        shared memory: statistics, live rings, the log of
+ *						escapes, the kill switch, progress
+ *	  src/ring/         which ring a scan gets; and how a ring is watched,
+ *						tended, sized and lent
+ *	  src/sharing/      scans of one relation share their reads
+ *	  src/readers/      the sequential scan, prewarm and its workers
+ *	  src/sql/          what users call, and EXPLAIN
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -37,15 +29,16 @@
 #include <limits.h>
 
 #include "compat.h"
-#include "enabled.h"
-#include "explain.h"
-#include "labels.h"
+#include "shmem/kill_switch.h"
+#include "sql/sql_explain.h"
+#include "policies/policies.h"
 #include "params.h"
-#include "ring.h"
-#include "scan.h"
+#include "ring/ring.h"
+#include "readers/executor.h"
+#include "readers/utility.h"
 #include "utils/guc.h"
 
-COMPAT_MODULE_MAGIC("pg_ringctl", "1.0");
+COMPAT_MODULE_MAGIC("pg_ringctl", "1.0.0");
 
 bool		param_enabled = true;
 int			param_mode = MODE_CONTROL;
@@ -53,11 +46,15 @@ int			param_scan_ring = -1;
 int			param_scan_threshold = -1;
 int			param_dirty_pages = DIRTY_WRITE;
 bool		param_use_policies = true;
-bool		param_share_scans = true;
+bool		param_scan_sharing = true;
+bool		param_free_buffers_first = true;
+int			param_write_ring = -1;
+bool		param_index_read_ahead = false;
 int			param_headroom = 2;
 int			param_max_ring = -1;
 bool		param_track = true;
-int			param_max_relations = 5000;
+int			param_max_entries = 5000;
+int			param_max_shared_memory = 16 * 1024;
 
 static const struct config_enum_entry mode_options[] = {
 	{"control", MODE_CONTROL, false},
@@ -73,18 +70,31 @@ static const struct config_enum_entry dirty_pages_options[] = {
 };
 
 /*
- * Depends on nothing but the value: a check hook that refuses in a parallel
- * worker what the leader took would kill the worker.
+ * The result depends on nothing but the value.  If a check hook refused in a
+ * parallel worker what it has accepted in the leader, the worker would fail.
  */
+static bool
+check_ring(const char *name, int value)
+{
+	if (value <= 0 || value >= RING_MIN_KB)
+		return true;
+	GUC_check_errdetail("\"%s\" must be -1, 0 or between %d kB and %d kB.",
+						name, RING_MIN_KB, RING_MAX_KB);
+	return false;
+}
+
 static bool
 check_scan_ring(int *newval, void **extra pg_attribute_unused(),
 				GucSource source pg_attribute_unused())
 {
-	if (*newval <= 0 || *newval >= RING_MIN_KB)
-		return true;
-	GUC_check_errdetail("\"%s\" must be -1, 0 or between %d kB and %d kB.",
-						"pg_ringctl.scan_ring", RING_MIN_KB, RING_MAX_KB);
-	return false;
+	return check_ring("pg_ringctl.scan_ring", *newval);
+}
+
+static bool
+check_write_ring(int *newval, void **extra pg_attribute_unused(),
+				 GucSource source pg_attribute_unused())
+{
+	return check_ring("pg_ringctl.write_ring", *newval);
 }
 
 static bool
@@ -98,12 +108,12 @@ check_max_ring(int *newval, void **extra pg_attribute_unused(),
 	return false;
 }
 
-/* What a session may choose for its own scans. */
+/* Define the parameters that each session can set for its own scans. */
 static void
 define_scan_params(void)
 {
 	DefineCustomEnumVariable("pg_ringctl.mode",
-							 "Sets what pg_ringctl does to sequential scans.",
+							 "Sets what pg_ringctl does to scans.",
 							 "\"control\" gives them a ring of the chosen size and keeps it closed; "
 							 "\"observe\" leaves them the server's own ring and behaviour and only counts; "
 							 "\"off\" does not touch them.",
@@ -111,7 +121,7 @@ define_scan_params(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.scan_ring",
-							"Sets the size of the ring of shared buffers that a sequential scan reads through.",
+							"Sets the size of the ring of shared buffers that a scan reads through.",
 							"-1 means that the size is chosen for you; 0 means no ring: "
 							"the relation is read into shared buffers like a small one.",
 							&param_scan_ring, -1, -1, RING_MAX_KB,
@@ -119,8 +129,8 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.scan_threshold",
 							"Sets the size above which a relation is scanned through a ring.",
-							"-1 means the server's rule, a quarter of shared buffers; "
-							"0 means that every relation is.",
+							"-1 means the size of shared buffers, or, if pg_ringctl.scan_ring is set, "
+							"the server's rule, a quarter of that; 0 means that every relation is scanned through a ring.",
 							&param_scan_threshold, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 
@@ -133,27 +143,47 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.use_policies",
 							 "Lets the policies of relations set the parameters of their scans.",
-							 "Off leaves them out: the parameters are what they are, for every relation.",
+							 "If this is off, policies are ignored.",
 							 &param_use_policies, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
-	DefineCustomBoolVariable("pg_ringctl.share_scans",
+	DefineCustomBoolVariable("pg_ringctl.scan_sharing",
 							 "Lets scans of one table that run at the same time share their reads.",
-							 "They start where another one is, keep in their rings what the others have still to come to, "
-							 "and the one in front waits a little. "
-							 "Only tables that the server itself would scan synchronized, and rings that size themselves.",
-							 &param_share_scans, true,
+							 "A scan starts where another one is, keeps in its ring what the others have not reached yet, "
+							 "and may wait a little if it is in front. "
+							 "Only for tables that the server itself would scan synchronized, and with rings that size themselves.",
+							 &param_scan_sharing, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("pg_ringctl.free_buffers_first",
+							 "Lets a scan leave its pages in shared buffers as long as there are free buffers.",
+							 "So an empty pool becomes warm, and nobody's page is evicted for that. "
+							 "Only scans whose ring is chosen, on servers that keep a list of free buffers (17 and 18).",
+							 &param_free_buffers_first, true,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("pg_ringctl.index_read_ahead",
+							 "Lets index scans read the pages of their table ahead.",
+							 "Only btree indexes; as far as effective_io_concurrency lets them.",
+							 &param_index_read_ahead, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("pg_ringctl.write_ring",
+							"Sets the size of the ring of shared buffers that bulk loads write through.",
+							"COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW; -1 means the server's ring, of 16 MB; "
+							"0 means no ring: what is loaded stays in shared buffers.",
+							&param_write_ring, -1, -1, RING_MAX_KB,
+							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.headroom",
 							"Sets how many buffers of a ring look-ahead may not pin.",
-							"0 means that it may pin the whole ring, as the server lets it; but for "
-							"three buffers, where the statement locks or changes rows.",
+							"0 means that it may pin the whole ring, as in the server. "
+							"If the statement locks or changes rows, three more buffers may not be pinned.",
 							&param_headroom, 2, 0, INT_MAX / 2,
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
-/* What is decided for all sessions. */
+/* Define the parameters that are set for all sessions. */
 static void
 define_system_params(void)
 {
@@ -164,7 +194,7 @@ define_system_params(void)
 							 PGC_SIGHUP, 0, NULL, enabled_assign, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_ring",
-							"Sets the largest ring that anybody gets, whether asked for or chosen.",
+							"Sets the largest size of a ring, whether the size is asked for or chosen.",
 							"-1 means the server's limit, an eighth of shared buffers.",
 							&param_max_ring, -1, -1, RING_MAX_KB,
 							PGC_SUSET, GUC_UNIT_KB, check_max_ring, NULL, NULL);
@@ -175,17 +205,24 @@ define_system_params(void)
 							 &param_track, true,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("pg_ringctl.max_relations",
+	DefineCustomIntVariable("pg_ringctl.max_entries",
 							"Sets the number of rows of statistics that are kept.",
 							"There is one for each database, relation and kind of reader. "
-							"When there is no room for another one, the least recently used one goes.",
-							&param_max_relations, 5000, 100, INT_MAX / 2,
-							PGC_SUSET, 0, NULL, NULL, NULL);
+							"When there is no room for another one, the least recently used ones are removed.",
+							&param_max_entries, 5000, 100, INT_MAX / 2,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
+							"Sets the limit of the shared memory for statistics, the log of escapes and what parallel workers report.",
+							"The limit is read when the first session needs this memory. "
+							"In addition, each session that reads through a ring has a segment of fixed size until it ends.",
+							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }
 
 /*
- * Called when the library is loaded: for a session, for the whole server, or
- * because one of its functions is called.
+ * Called when the library is loaded: because it is preloaded, or because one
+ * of its functions is called.
  */
 void
 _PG_init(void)
@@ -195,10 +232,11 @@ _PG_init(void)
 	MarkGUCPrefixReserved("pg_ringctl");
 	labels_register();
 
-	/* On a server that we don't know, do nothing, and keep nobody out. */
+	/* On a server that we don't know, do nothing, and raise no error. */
 	if (ring_check_server())
 	{
-		scan_install_hooks();
+		executor_install_hooks();
+		utility_install_hooks();
 		explain_install_hooks();
 	}
 }

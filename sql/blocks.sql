@@ -70,7 +70,7 @@ SELECT id, rel, array_agg(floor(random() * range)::bigint) AS list
  GROUP BY id, rel;
 SELECT mode, win, count(*) AS lists,
        bool_and(p.blocks = cardinality(m)) AS blocks, bool_and(p.seek_distance = distance(m)) AS distance,
-       bool_and(p.blocks = p.blks_hit + p.blks_read AND p.elapsed_ms >= 0) AS adds_up
+       bool_and(p.blocks = p.blks_hit + p.blks_read AND p.elapsed_time >= 0) AS adds_up
   FROM unnest('{none, zigzag, sorted}'::text[]) mode, unnest('{1, 2, 3, 10, 64, 1048576}'::int[]) win,
        lists, model(list, win, mode) m, LATERAL pg_ringctl_prewarm_blocks(rel, list, 0, win, mode) p
  GROUP BY mode, win ORDER BY mode, win;
@@ -103,7 +103,7 @@ SELECT array_agg(relblocknumber ORDER BY relblocknumber) FROM pg_buffercache
 SELECT blocks, blks_hit, blks_read FROM pg_ringctl_prewarm_blocks('big', '{5119, 17, 1}');
 
 -- Nothing, in any way; other arrays
-SELECT p.blocks, p.blks_hit, p.blks_read, p.seek_distance, p.elapsed_ms >= 0 AS elapsed
+SELECT p.blocks, p.blks_hit, p.blks_read, p.seek_distance, p.elapsed_time >= 0 AS elapsed
   FROM unnest('{none, zigzag, sorted}'::text[]) mode, unnest('{0, -1, 64}'::int[]) ring_kb,
        LATERAL pg_ringctl_prewarm_blocks('small', '{}', ring_kb, 200, mode) p
  GROUP BY 1, 2, 3, 4, 5;
@@ -146,6 +146,37 @@ SELECT walk, ring_kb, mode, win, p.adds_up, p.in_ring, p.hot, p.closed, p.exact
        (VALUES ('none', 200), ('zigzag', 1), ('zigzag', 200)) m (mode, win),
        LATERAL through(list, ring_kb, win, mode) p
  ORDER BY walk, ring_kb, mode, win;
+
+-- of the size that the parameter takes, or in kB; it may be capped
+SELECT ring, p.blocks FROM unnest('{64, 64kB, 1MB, 0, -1}'::text[]) ring, LATERAL pg_ringctl_prewarm_blocks('big', '{1, 2}', ring) p;
+SELECT fresh();
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', ARRAY(SELECT generate_series(0::bigint, 999)), '4MB');
+SELECT ring_buffers, exact() FROM stats('big', 'prewarm');
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', '{1, 2}', 4096);
+
+--
+-- What does not fit is left out, unless it is wanted all the same, or there is a ring
+--
+CREATE FUNCTION fits(list bigint[], ring text, fit text) RETURNS TABLE (blocks bigint, adds_up boolean, ring boolean, reuses boolean, escapes bigint)
+LANGUAGE sql BEGIN ATOMIC
+    SELECT p.blocks, p.blocks = p.blks_hit + p.blks_read, p.ring_buffers > 0, p.reuses > 0, p.escapes
+      FROM pg_ringctl_prewarm_blocks('big', list, ring, fit => fit) p;
+END;
+SELECT array_agg(i) AS list FROM generate_series(0::bigint, 2999) i \gset
+SELECT fresh();
+SELECT * FROM fits(:'list', '0', 'stop');
+SELECT cached('big') > 900 AS many_are_there;
+SELECT * FROM fits(:'list', '0', 'warn');
+SELECT * FROM fits(:'list', '0', 'ignore');
+SELECT * FROM fits(:'list', '64kB', 'stop');
+SELECT * FROM fits(:'list', '-1', 'warn');
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', :'list');
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', (:'list'::bigint[])[1:2049]);
+-- as many as fit; each is listed twice, and waits when it comes again
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', ARRAY(SELECT i / 2 FROM generate_series(0::bigint, 4095) i));
+SELECT blocks FROM pg_ringctl_prewarm_blocks('big', ARRAY(SELECT i / 2 FROM generate_series(0::bigint, 4097) i));
+SELECT attempt('SELECT pg_ringctl_prewarm_blocks(''small'', ''{1}'', fit => ''all'')') AS wrong, attempt('SELECT pg_ringctl_prewarm_blocks(''small'', ''{1}'', fit => NULL)') AS "null";
+DROP FUNCTION fits;
 
 --
 -- Four indexes over 5,000 rows, each in an order of its own; one row a page,
@@ -201,7 +232,8 @@ SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm_blocks(%s)', 
         ('''small'', ''{1, 20}'''), ('''small'', ''{-1}'''), ('''small'', ''{4294967295}'''), ('''small'', ''{4294967296}'''),
         ('''small'', ''{9223372036854775807, -9223372036854775808}'''), ('''empty'', ''{0}'''), ('''empty'', ''{}'''),
         -- the ring
-        ('''small'', ''{1}'', -2'), ('''small'', ''{1}'', 63'), ('''small'', ''{1}'', 16777217'),
+        ('''small'', ''{1}'', -2'), ('''small'', ''{1}'', 63'), ('''small'', ''{1}'', 16777217'), ('''small'', ''{1}'', ''63kB'''),
+        ('''small'', ''{1}'', ''big'''), ('''small'', ''{1}'', ''4 megabytes'''), ('''small'', ''{1}'', NULL::integer'),
         -- the window
         ('''small'', ''{1}'', 0, 0'), ('''small'', ''{1}'', 0, -1'), ('''small'', ''{1}'', 0, 1048577'), ('''small'', ''{1}'', 0, 1048576'),
         -- the order
@@ -213,6 +245,13 @@ SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm_blocks(%s)', 
 SELECT * FROM pg_ringctl_prewarm_blocks('small', '{19, 20, 21}');
 SELECT * FROM pg_ringctl_prewarm_blocks('small', '{19}', 0, 200, 'random');
 \set VERBOSITY default
+
+-- Children by inheritance are left out.
+CREATE TABLE mother (LIKE small);
+INSERT INTO mother SELECT * FROM small;
+CREATE TABLE daughter () INHERITS (mother);
+SELECT blocks FROM pg_ringctl_prewarm_blocks('mother', '{0}');
+DROP TABLE mother CASCADE;
 
 -- A bad block at the end: nothing was read, nothing counted.
 SELECT fresh();

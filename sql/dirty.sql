@@ -32,14 +32,14 @@ SELECT hot_survives(), escapes_pinned, escapes_dirty, wal_flushes, exact() FROM 
 -- After the first flush that it waited for, the ring has room for two batches, 256
 -- pages, and more: one for the WAL writer to flush while another gathers; it takes
 -- no sharing.
-SET pg_ringctl.share_scans = off;
+SET pg_ringctl.scan_sharing = off;
 SET pg_ringctl.max_ring = '8MB';
 CALL load();
 SELECT count(*), sum(id) FROM loaded;
 SELECT cached('loaded') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
        ring_buffers > 256 OR wal_flushes = 0 AS has_room, exact() FROM stats('loaded');
 RESET pg_ringctl.max_ring;
-RESET pg_ringctl.share_scans;
+RESET pg_ringctl.scan_sharing;
 
 -- of every size; a small one cannot leave all the flushing to the WAL writer
 CREATE FUNCTION first_scan(scan_ring text) RETURNS TABLE (ring text, hot boolean, in_ring boolean,

@@ -1,9 +1,10 @@
 -- explain: the option RING of EXPLAIN, which there is from 18 on.
 --
--- Claims: each sequential scan says which ring it has and what it did with
--- it, in every format; without ANALYZE, which it would get and why; a scan
--- that we don't touch says why not; the numbers of a rescanned, partitioned or
--- parallel scan are those of all of it.
+-- Claims: each sequential scan, TID range scan and bitmap heap scan says which
+-- ring it has and what it did with it, in every format; without ANALYZE, which
+-- it would get and why; a scan that has none says why not, and other nodes say
+-- nothing; the numbers of a
+-- rescanned, partitioned or parallel scan are those of all of it.
 
 SELECT current_setting('server_version_num')::int < 180000 AS no_such_option \gset
 \if :no_such_option
@@ -83,6 +84,12 @@ SELECT (ring ->> 'Blocks')::int - (ring ->> 'Unconsumed Blocks')::int AS consume
 SELECT * FROM explain('SELECT * FROM hot h, small s WHERE h.id < 0 AND s.v = h.v', 'ANALYZE, RING');
 SELECT * FROM explain('SELECT * FROM small WHERE current_setting(''block_size'') = ''0''');
 SELECT * FROM explain('SELECT * FROM small LIMIT 0', 'ANALYZE, RING, FORMAT yaml');
+SELECT * FROM explain('SELECT * FROM big LIMIT 0');
+-- One that is left while the server still reads its first blocks
+RESET pg_ringctl.scan_ring;
+SELECT * FROM explain('SELECT FROM big LIMIT 1');
+SELECT ring FROM rings('SELECT FROM big LIMIT 1');
+SET pg_ringctl.scan_ring = '1MB';
 
 -- One that is made again and again: its ring stays.
 \c -
@@ -159,7 +166,7 @@ RESET io_combine_limit;
 
 -- What was said is what comes.
 CREATE FUNCTION ring_of(options text) RETURNS text LANGUAGE sql
-RETURN (SELECT (ring ->> 'Source') || ' ' || (ring ->> 'Ring Buffers') FROM rings('SELECT FROM big', options));
+RETURN (SELECT coalesce((ring ->> 'Source') || ' ' || (ring ->> 'Ring Buffers'), 'none: ' || (ring ->> 'Reason')) FROM rings('SELECT FROM big', options));
 SELECT setting, split_part(ring_of('RING'), ' ', 1) AS source,
        ring_of('RING') = ring_of('ANALYZE, RING') OR      -- or it has grown
        setting IN ('scan_ring=-1', 'mode=control') AND ring_of('ANALYZE, RING') LIKE 'chosen %' AS same
@@ -223,6 +230,45 @@ SELECT 1 WHERE NOT current_setting('pg_ringctl.enabled')::bool \watch i=0.05 c=6
 SELECT * FROM explain('SELECT count(*) FROM small', 'RING');
 
 --
+-- TID range scans and bitmap heap scans
+--
+SELECT fresh();
+SET pg_ringctl.scan_ring = '1MB';
+SET enable_seqscan = off;
+SELECT * FROM explain('SELECT count(*) FROM big WHERE ctid >= ''(100,1)'' AND ctid < ''(4100,1)''');
+SELECT * FROM explain('SELECT count(*) FROM big WHERE ctid < ''(100,1)''');
+-- (19 gives subplans other names.)
+SELECT regexp_replace(line, '(InitPlan|SubPlan) \w+', '\1', 'g') AS explain
+  FROM explain('SELECT count(*) FROM big WHERE ctid < ''(4100,1)'' AND ctid < (SELECT NULL::tid)') line;
+SELECT regexp_replace(line, '(InitPlan|SubPlan) \w+', '\1', 'g') AS explain
+  FROM explain('SELECT g, (SELECT count(*) FROM big WHERE ctid >= format(''(%s,1)'', g * 1000)::tid) FROM generate_series(1, 3) g') line;
+-- what it would get: the range is not known yet
+SELECT * FROM explain('SELECT count(*) FROM big WHERE ctid >= ''(100,1)'' AND ctid < ''(4100,1)''', 'RING');
+CREATE INDEX big_v ON big (v);
+SET enable_indexscan = off;
+SET enable_indexonlyscan = off;
+SELECT fresh();
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60');
+SELECT regexp_replace(line, '\m[1-9]\d{2} blocks are', 'N blocks are') AS explain
+  FROM explain('SELECT count(*) FROM big WHERE v = 7') line;
+-- what it would get: by the number of rows that is expected
+SELECT regexp_replace(line, '\m[1-9]\d{2} blocks are', 'N blocks are') AS explain
+  FROM explain('SELECT count(*) FROM big WHERE v = 7', 'RING') line;
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60', 'RING');
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v < -1', 'RING');
+SET pg_ringctl.scan_ring = 0;
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60', 'RING');
+SET pg_ringctl.mode = observe;
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60', 'RING');
+SELECT * FROM explain('SELECT count(*) FROM big WHERE ctid >= ''(100,1)''');
+RESET pg_ringctl.mode;
+SET pg_ringctl.scan_ring = '1MB';
+RESET enable_seqscan;
+RESET enable_indexscan;
+RESET enable_indexonlyscan;
+DROP INDEX big_v;
+
+--
 -- Not asked for
 --
 SELECT * FROM explain('SELECT count(*) FROM big', 'ANALYZE');
@@ -267,6 +313,24 @@ SELECT ring -> 'Blocks' AS blocks, ring -> 'Unconsumed Blocks' AS unconsumed,
        (SELECT sum((w -> 'Blocks')::int) FROM jsonb_array_elements(ring -> 'Workers') w)
        <= (ring -> 'Blocks')::int AS parts
   FROM rings('SELECT count(*) FROM big', 'ANALYZE, RING, VERBOSE');
+
+-- TID ranges, which 18 does not scan in parallel, and bitmaps
+CREATE INDEX big_v ON big (v);
+SET enable_seqscan = off;
+SET enable_indexscan = off;
+SET enable_indexonlyscan = off;
+SET min_parallel_index_scan_size = 0;
+SELECT ring -> 'Blocks' AS blocks, ring -> 'Unconsumed Blocks' AS unconsumed
+  FROM rings('SELECT count(*) FROM big WHERE ctid >= ''(1000,1)''');
+SELECT count(*) AS gathers FROM explain('SELECT count(*) FROM big WHERE v < 60') line WHERE line ~ 'Gather';
+SELECT (ring -> 'Blocks')::int > 3000 AS blocks, ring -> 'Unconsumed Blocks' AS unconsumed,
+       (SELECT sum((w -> 'Blocks')::int) FROM jsonb_array_elements(ring -> 'Workers') w)
+       <= (ring -> 'Blocks')::int AS parts
+  FROM rings('SELECT count(*) FROM big WHERE v < 60', 'ANALYZE, RING, VERBOSE');
+DROP INDEX big_v;
+RESET enable_seqscan;
+RESET enable_indexscan;
+RESET enable_indexonlyscan;
 
 -- Not parallel, but below a Gather; rescans of it: new workers each time
 SET pg_ringctl.scan_threshold = 0;

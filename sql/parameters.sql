@@ -4,10 +4,11 @@
 --
 -- Defaults
 --
-SELECT name, setting, unit, context, vartype, min_val, max_val, enumvals
+SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals
   FROM pg_settings WHERE name LIKE 'pg\_ringctl.%' ORDER BY name COLLATE "C";
--- Every one has a description, and is as it was when the server started.
-SELECT count(*), bool_and(short_desc <> ''), bool_and(setting = boot_val)
+-- Every one has a description, and is as it was when the server started, or as
+-- regress.conf has it.
+SELECT count(*), bool_and(short_desc <> ''), bool_and(setting = boot_val OR source = 'configuration file')
   FROM pg_settings WHERE name LIKE 'pg\_ringctl.%';
 
 --
@@ -22,8 +23,10 @@ SELECT name, value, attempt(format('SET LOCAL pg_ringctl.%s = %L', name, value))
         ('max_ring', '16777217'),
         ('scan_threshold', '-2'), ('scan_threshold', 'all'), ('scan_threshold', '20TB'),
         ('dirty_pages', 'x'), ('dirty_pages', 'on'),
+        ('free_buffers_first', '2'),
+        ('write_ring', '-2'), ('write_ring', '63'), ('write_ring', '17GB'),
         ('headroom', '-1'), ('headroom', '1.6kB'),
-        ('max_relations', '99'), ('max_relations', '-1'),
+        ('max_entries', '99'), ('max_entries', '-1'),
         ('track', 'perhaps'),
         ('enabled', 'off'), ('enabled', 'perhaps'),
         ('foo', '1')) v (name, value);
@@ -47,8 +50,10 @@ SELECT name, value, set_config('pg_ringctl.' || name, value, false) AS shown
         ('scan_threshold', '-1'), ('scan_threshold', '0'), ('scan_threshold', '100'),
         ('scan_threshold', '8MB'), ('scan_threshold', '2147483647'),
         ('dirty_pages', 'leave'), ('dirty_pages', 'write'),
+        ('free_buffers_first', 'off'), ('free_buffers_first', 'on'),
+        ('write_ring', '-1'), ('write_ring', '0'), ('write_ring', '64'), ('write_ring', '16GB'),
         ('headroom', '0'), ('headroom', '100'),
-        ('max_relations', '100'),
+        ('max_entries', '100'),
         ('track', 'off')) v (name, value);
 RESET ALL;
 
@@ -61,11 +66,13 @@ SET pg_ringctl.mode = 'observe';
 SET pg_ringctl.scan_ring = '1MB';
 SET pg_ringctl.scan_threshold = 0;
 SET pg_ringctl.dirty_pages = 'leave';
+SET pg_ringctl.free_buffers_first = off;
+SET pg_ringctl.write_ring = '1MB';
 SET pg_ringctl.headroom = 4;
 \set VERBOSITY sqlstate
 SET pg_ringctl.max_ring = '1MB';
 SET pg_ringctl.track = off;
-SET pg_ringctl.max_relations = 100;
+SET pg_ringctl.max_entries = 100;
 SET pg_ringctl.enabled = off;
 \set VERBOSITY terse
 SET pg_ringctl.max_ring = '1MB';

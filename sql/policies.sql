@@ -23,8 +23,8 @@ END;
 
 -- What those of the last statement got.
 CREATE VIEW got AS
-    SELECT relid AS relation, source, CASE WHEN source = 'policy' THEN ring_kb END AS kb
-      FROM pg_ringctl_last_scans() ORDER BY relid::text COLLATE "C";
+    SELECT relid::regclass AS relation, source, CASE WHEN source = 'policy' THEN ring_kb END AS kb
+      FROM pg_ringctl_last_scans() ORDER BY relid::regclass::text COLLATE "C";
 
 --
 -- Set, replace, drop
@@ -62,6 +62,25 @@ BEGIN
         RAISE NOTICE '"%", "%": % kB above % blocks', v.column1, v.column2, r.kb, r.threshold;
     END LOOP;
 END $$;
+-- as text or as integers, the one as this and the other as that; shown as the parameter is
+CREATE FUNCTION set_to(args text) RETURNS TABLE (was text, ring text, threshold text, dirty text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_ringctl_drop_policy('small');
+    was := attempt(format('SELECT pg_ringctl_set_policy(''small'', %s)', args));
+    SELECT scan_ring, scan_threshold, dirty_pages INTO ring, threshold, dirty FROM policies;
+    RETURN NEXT;
+END $$;
+SELECT args, s.*
+  FROM unnest(ARRAY['1024', '1024, 0', $$'256kB', 0$$, $$256, '1GB'$$, '0', '-1, -1', 'scan_threshold => 0',
+                    $$scan_threshold => '16MB'$$, 'NULL, 5', 'NULL, 1024', $$NULL, NULL, 'LEAVE'$$, $$dirty_pages => 'Write'$$,
+                    '1024::smallint', '1024::bigint', $$'2048'::varchar, '3'::char(4)$$, $$'1 MB'::text, 7::bigint$$,
+                    '63', '3000000000', '-2', 'NULL, -2', 'NULL, 3000000000', '1024.0', 'now()', $$'0.2kB'$$, $$'0.4', 0$$, $$NULL, '1kB'$$]) args,
+       set_to(args) s;
+PREPARE set_to_unknown AS SELECT pg_ringctl_set_policy('small', $1, $2);
+EXECUTE set_to_unknown('1024', '0');
+SELECT * FROM policies;
+DEALLOCATE set_to_unknown;
+DROP FUNCTION set_to;
 -- all of them
 SELECT pg_ringctl_set_policy('big', '0');
 SELECT pg_ringctl_drop_all_policies();
@@ -103,7 +122,7 @@ SELECT l.was
                     'scan_ring==4MB', 'scan_ring:4MB', '"scan_ring"=4MB', 'scan_ring=''4MB''', 'max_ring=4MB',
                     'pg_ringctl.scan_ring=4MB', 'scan_rings=4MB', 'scan_ring=4MB, Scan_Ring=4MB',
                     'dirty_pages=leave, scan_ring=0, dirty_pages=write', 'dirty_pages=0', 'scan_threshold=most',
-                    'scan_threshold=99999999999', 'on']) label,
+                    'scan_threshold=99999999999', 'on', 'scan_ring=' || repeat('0', 1000)]) label,
        label(label) l;
 SELECT * FROM policies;
 -- a policy that is refused leaves the one that was there
@@ -155,7 +174,7 @@ SELECT pg_ringctl_set_policy('big', '512kB');
 SELECT count(*) FROM small;
 SELECT count(*) FROM small;
 SELECT count(*) FROM big;
-SELECT relname, scans, ring_buffers, blks_unringed, blks_read > 0 AS "read" FROM pg_ringctl_stats ORDER BY relname;
+SELECT relname, scans, ring_buffers, blks_read > 0 AS "read" FROM pg_ringctl_stats ORDER BY relname;
 SELECT cached('small') <= 16 AS small_in_ring, cached('big') <= 64 AS big_in_ring, hot_survives(), exact();
 -- a table that fits is kept: without a ring, all of the second scan is there
 CREATE TABLE fits AS SELECT * FROM big WHERE id <= 4 * 600;
@@ -167,7 +186,7 @@ SELECT count(*) FROM fits;
 SELECT cached('fits') = blocks('fits') AS cached FROM stats('fits');
 SELECT pg_ringctl_stats_reset() IS NOT NULL AS reset;
 SELECT count(*) FROM fits;
-SELECT ring_buffers, blks_hit = blocks('fits') AS kept, blks_unringed, blks_read FROM stats('fits');
+SELECT ring_buffers, blks_hit = blocks('fits') AS kept, blks_read FROM stats('fits');
 SELECT * FROM got;
 -- -1 is a ring that sizes itself, whatever the parameter says
 SET pg_ringctl.scan_ring = '64kB';
@@ -175,7 +194,7 @@ SELECT pg_ringctl_set_policy('fits', '-1');
 SELECT * FROM resolve('fits');
 SELECT fresh();
 SELECT count(*) FROM fits;
-SELECT ring_buffers > 0 AS ring, ring_buffers = 8 AS parameters, blks_unringed, exact() FROM stats('fits');
+SELECT ring_buffers > 0 AS ring, ring_buffers = 8 AS parameters, exact() FROM stats('fits');
 SELECT * FROM got;
 SELECT pg_ringctl_drop_policy('fits');
 SELECT count(*) FROM fits;
@@ -482,7 +501,8 @@ CREATE FUNCTION rings_of_all() RETURNS TABLE (relation regclass, source text, kb
 BEGIN
     EXECUTE 'SELECT count(*) FROM measure';
     RETURN QUERY SELECT g.relation, g.source, g.kb, r.reason
-                   FROM got g, resolve(g.relation) r
+                   FROM (SELECT * FROM got WHERE got.relation IN (SELECT oid FROM pg_class) OFFSET 0) g,
+                        resolve(g.relation) r
                   WHERE r.source = g.source AND r.kb IS NOT DISTINCT FROM g.kb;
 END $$;
 SELECT * FROM rings_of_all();
@@ -563,6 +583,7 @@ INSERT INTO mother VALUES (1);
 INSERT INTO grandmother VALUES (1);
 INSERT INTO child VALUES (1);
 INSERT INTO grandchild VALUES (1);
+SET client_min_messages = warning;	-- each is asked for
 SELECT relation, source FROM resolve('father', 'mother', 'grandmother', 'child', 'grandchild');
 SELECT pg_ringctl_set_policy('grandmother', '64kB', '0');
 SELECT relation, source, kb, reason FROM resolve('father', 'mother', 'grandmother', 'child', 'grandchild');
@@ -586,6 +607,7 @@ SELECT relation, source, kb FROM resolve('child', 'grandchild');
 -- one that a child has for itself
 SELECT pg_ringctl_set_policy('child');
 SELECT relation, source, kb FROM resolve('mother', 'child', 'grandchild');
+RESET client_min_messages;
 DROP TABLE father, grandmother CASCADE;
 SELECT * FROM policies;
 

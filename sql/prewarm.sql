@@ -36,12 +36,12 @@ BEGIN
                         CASE WHEN ring_kb <> 0 THEN hot_survives() END,
                         CASE WHEN r.ring_buffers > 0 THEN cached(rel) <= r.ring_buffers
                              ELSE cached(rel) = r.blocks OR r.blocks > 2048 AND cached(rel) > 0.3 * r.blocks END,
-                        r.reuses > 0, r.escapes, r.elapsed_ms >= 0;
+                        r.reuses > 0, r.escapes, r.elapsed_time >= 0;
 END $$;
 SELECT what, ring_kb, p.*
   FROM unnest('{big, small, things, things_pkey, numbers, matview, unlogged, empty, empty_id}'::text[])
          WITH ORDINALITY w (what, n),
-       unnest('{0, -1, 64, 2048}'::int[]) ring_kb,
+       unnest('{0, -1, 64, 128}'::int[]) ring_kb,
        LATERAL prewarm(what::regclass, ring_kb) p
  ORDER BY n, ring_kb;
 SELECT ring_kb, p.* FROM unnest('{0, -1, 64}'::int[]) ring_kb, LATERAL prewarm(:'toast', ring_kb) p;
@@ -54,7 +54,7 @@ SELECT fresh();
 SELECT blocks = blks_read AS all_read, ring_buffers, reuses, escapes FROM pg_ringctl_prewarm('small');
 SELECT cached('small') = blocks('small') AS all_there;
 SELECT blocks = blks_hit AS all_hit, blks_read FROM pg_ringctl_prewarm('small');
-SELECT blocks = blks_read AS all_read FROM pg_ringctl_prewarm('big');
+SELECT blocks = blks_read AS all_read FROM pg_ringctl_prewarm('big', fit => 'warn');
 SELECT hot_is_lost();
 
 -- -1 is the ring of a sequential scan, with its parameters
@@ -66,20 +66,31 @@ BEGIN
     PERFORM set_config('pg_ringctl.scan_ring', scan_ring, true),
             set_config('pg_ringctl.scan_threshold', threshold, true), fresh();
     EXECUTE format('SELECT count(v) FROM %s', rel);
-    SELECT * INTO r FROM pg_ringctl_prewarm(rel, -1);
-    RETURN r.ring_buffers = (SELECT ring_buffers FROM stats(rel));
+    SELECT * INTO r FROM pg_ringctl_prewarm(rel, -1, fit => 'ignore');
+    RETURN r.ring_buffers = coalesce((SELECT ring_buffers FROM stats(rel)), 0);
 END $$;
 SELECT ring, ring_as_scan('big', ring) AS big, ring_as_scan('small', ring) AS small,
        ring_as_scan('small', ring, '0') AS small_ringed
   FROM unnest('{-1, 0, 64kB, 1MB, 4MB}'::text[]) ring;
 
--- The caps of a ring hold here as well.
+-- The size of a ring is given as the parameter takes it, or as a number of kB.
+SELECT ring, p.ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb
+  FROM unnest('{64, 64kB, 65536B, 1MB, 0.5MB, 1 MB, 0.001GB, 0}'::text[]) ring, LATERAL pg_ringctl_prewarm('big', ring, fit => 'ignore') p;
+SELECT (pg_ringctl_prewarm('big', '-1')).ring_buffers = (pg_ringctl_prewarm('big', -1)).ring_buffers AS same;
+
+-- The caps of a ring hold here as well, which a user is told.
 SELECT ring_buffers = 2048 / 8 AS capped FROM pg_ringctl_prewarm('big', 4096);
 SELECT ring_buffers = 2048 / 8 AS capped FROM pg_ringctl_prewarm('big', 16777216);
 SET pg_ringctl.max_ring = '512kB';
 SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', 2048);
 SET pg_ringctl.max_ring = '4MB';
 SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', 4096);
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', '4MB');
+SET pg_ringctl.max_ring = '16MB';
+SELECT ring_buffers * current_setting('block_size')::int / 1024 AS ring_kb FROM pg_ringctl_prewarm('big', '16MB');
+-- but not if it needs no more
+SELECT ring_buffers FROM pg_ringctl_prewarm('small', '16MB');
+SELECT ring_buffers FROM pg_ringctl_prewarm('big', '16MB', first_block => 10, last_block => 20);
 RESET pg_ringctl.max_ring;
 -- pg_ringctl.mode does not touch it.
 SET pg_ringctl.mode = off;
@@ -105,7 +116,7 @@ RESET ALL;
 --
 SELECT fresh();
 SELECT mode, p.blocks = blocks('big') AS all_blocks, p.blks_hit, p.blks_read, p.ring_buffers,
-       p.reuses, p.escapes, p.elapsed_ms >= 0 AS elapsed, cached('big')
+       p.reuses, p.escapes, p.elapsed_time >= 0 AS elapsed, cached('big')
   FROM unnest('{read, prefetch}'::text[]) mode,
        LATERAL pg_ringctl_prewarm('big', 0, mode) p;
 SELECT blocks FROM pg_ringctl_prewarm('empty', 0, 'read');
@@ -162,7 +173,12 @@ SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm(%s)', argumen
         -- the ring
         ('''small'', -2'), ('''small'', 1'), ('''small'', 63'), ('''small'', 16777217'),
         ('''small'', -2147483648'), ('''small'', 2147483647'),
-        ('''small'', NULL'), ('''small'', 64, NULL'), ('''small'', 64, ''buffer'', NULL'),
+        ('''small'', 3000000000'), ('''small'', -3000000000'), ('''small'', 64::smallint'), ('''small'', 64::bigint'),
+        ('''small'', ''0.2kB'''), ('''small'', ''0.4'''), ('''small'', ''99999999999'''),
+        ('''small'', ''63'''), ('''small'', ''63kB'''), ('''small'', ''17GB'''), ('''small'', ''-2'''),
+        ('''small'', '''''), ('''small'', ''big'''), ('''small'', ''4 megabytes'''), ('''small'', ''1min'''), ('''small'', ''20TB'''),
+        ('''small'', NULL'), ('''small'', NULL::text'), ('''small'', NULL::integer'),
+        ('''small'', 64, NULL'), ('''small'', 64, ''buffer'', NULL'),
         -- the mode
         ('''small'', 0, ''x'''), ('''small'', 0, '''''), ('''small'', 0, ''BUFFER'''),
         ('''small'', 64, ''read'''), ('''small'', -1, ''prefetch'''),
@@ -183,15 +199,24 @@ SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm(%s)', argumen
 
 -- As a user sees them
 SELECT * FROM pg_ringctl_prewarm('small', 63);
-SELECT * FROM pg_ringctl_prewarm('parted', 64);
+SELECT * FROM pg_ringctl_prewarm('small', '4 megabytes');
+SELECT * FROM pg_ringctl_prewarm('parted', '64kB');
 \set VERBOSITY terse
 SELECT * FROM pg_ringctl_prewarm('small', NULL);
 SELECT * FROM pg_ringctl_prewarm('small', 64, 'read');
 \set VERBOSITY default
 
--- A temporary table of one's own is read without a ring.
+-- A temporary table of one's own is read without a ring, which is what a scan of it gets, too.
 SELECT blocks = blocks('temporary') AS all_blocks, blocks = blks_hit + blks_read AS adds_up, ring_buffers
-  FROM pg_ringctl_prewarm('temporary');
+  FROM unnest('{0,-1}'::text[]) ring, pg_ringctl_prewarm('temporary', ring);
+
+-- Children by inheritance are not read, which is told, with what reads them.
+CREATE SCHEMA "Odd";
+CREATE TABLE "Odd"."mother's" (LIKE small);
+CREATE TABLE daughter () INHERITS ("Odd"."mother's");
+SELECT blocks FROM pg_ringctl_prewarm('"Odd"."mother''s"');
+SELECT blocks FROM (SELECT (pg_ringctl_prewarm_all(inhrelid)).* FROM pg_inherits WHERE inhparent = '"Odd"."mother''s"'::regclass) p;
+DROP SCHEMA "Odd" CASCADE;
 
 -- No privilege, or that of reading it; an index by its table
 CREATE ROLE regress_ringctl_user;
@@ -233,8 +258,8 @@ BEGIN
     SELECT * INTO r FROM pg_ringctl_prewarm(rel, ring_kb, 'buffer', 'main', first, last, n, 'ignore');
     RETURN QUERY SELECT r.blocks, r.blocks = r.blks_hit + r.blks_read,
                         CASE WHEN ring_kb > 0 THEN (r.ring_buffers * 8 / ring_kb)::int END,
-                        s.ring_buffers * 8, r.escapes, s.scans, s.workers, s.blocks
-                   FROM pg_ringctl_stats s WHERE s.relid = rel;
+                        s.ring_buffers * 8, r.escapes, s.scans, s.workers_launched, s.blocks
+                   FROM (VALUES (rel)) v (rel) LEFT JOIN pg_ringctl_stats s ON s.relid = v.rel;	-- no ring: no row
 END $$;
 SELECT n, ring_kb, w.* FROM unnest('{0, 1, 2, 4}'::int[]) n, unnest('{0, 64, 256}'::int[]) ring_kb,
        LATERAL with_workers('big', n, ring_kb) w;
@@ -317,10 +342,10 @@ COMMIT;
 -- What does not fit
 --
 SELECT fresh();
-SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big');
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', fit => 'warn');
 SELECT blocks, cached('big') FROM pg_ringctl_prewarm('big', fit => 'ignore');
 SELECT fresh();
-SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop');
+SELECT blocks FROM pg_ringctl_prewarm('big');
 SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', workers => 2);
 SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 4000);
 SELECT blocks FROM pg_ringctl_prewarm('big', fit => 'stop', first_block => 3072);
@@ -330,8 +355,8 @@ SELECT ring_kb, p.blocks FROM unnest('{-1, 64}'::int[]) ring_kb, LATERAL pg_ring
 SELECT p.blocks FROM pg_ringctl_prewarm('big', 0, 'read', fit => 'stop') p;
 -- What a scan would get may be no ring.
 SET pg_ringctl.scan_ring = 0;
+SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', -1, fit => 'warn');
 SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', -1);
-SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', -1, fit => 'stop');
 RESET pg_ringctl.scan_ring;
 
 -- As a user sees what is wrong

@@ -2,8 +2,9 @@
 --
 -- Claims: it reads a table, its TOAST table and that one's index, its indexes
 -- of whatever kind, and the same of every leaf of a partitioned table: each
--- once, all blocks, and no other relation.  Who may read the table may do
--- that.  What does not fit is counted over all parts.
+-- once, all blocks, and no other relation; first those of one kind, of all
+-- leaves, then those of the next.  Who may read the table may do that.  What
+-- does not fit is counted over all parts.
 
 CREATE TABLE things (id int PRIMARY KEY, tags int[], place point, note text, day date);
 ALTER TABLE things ALTER note SET STORAGE external;
@@ -46,17 +47,18 @@ CREATE FUNCTION plain(rel regclass) RETURNS text LANGUAGE sql
 RETURN regexp_replace(rel::text, '(pg_toast_|temp_)[0-9]+', '\1N', 'g');
 
 -- What was read, and whether that is right
-CREATE FUNCTION all_of(rel regclass, ring_kb int, parts text[] DEFAULT '{table,toast,indexes}', workers int DEFAULT 0)
+CREATE FUNCTION all_of(rel regclass, ring_kb int, parts text[] DEFAULT '{indexes,table,toast}', workers int DEFAULT 0)
 RETURNS TABLE (relation text, all_blocks boolean, all_read boolean, escapes bigint, rings int) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fresh();
-    RETURN QUERY SELECT plain(p.relation), p.blocks = blocks(p.relation), p.blks_read = p.blocks,
+    RETURN QUERY SELECT plain(p.relid), p.blocks = blocks(p.relid), p.blks_read = p.blocks,
                         p.escapes, CASE WHEN ring_kb > 0 THEN p.ring_buffers * 8 / ring_kb END
                    FROM pg_ringctl_prewarm_all(rel, ring_kb, parts, workers) p;
 END $$;
 
 SELECT * FROM all_of('things', 0);
 SELECT * FROM all_of('things', 64, workers => 2);
+DROP TABLE things_heir;
 SELECT table_name, a.* FROM unnest('{unlogged, matview, empty, empty_index, small}'::text[]) WITH ORDINALITY t (table_name, n),
        LATERAL all_of(table_name::regclass, 0) a ORDER BY n;
 SELECT * FROM all_of(:'toast', 0);
@@ -65,7 +67,12 @@ SELECT * FROM all_of('tree', 64, workers => 1);
 SELECT * FROM all_of('tree_1_1', 0, '{table}');
 SELECT * FROM all_of('tree_3', 0);
 -- a catalog
-SELECT relation, blocks = blocks(relation) AS all_blocks FROM pg_ringctl_prewarm_all('pg_description', 64);
+SELECT relid::regclass AS relation, blocks = blocks(relid) AS all_blocks FROM pg_ringctl_prewarm_all('pg_description', 64);
+-- a ring of the size that the parameter takes, or in kB; it may be capped
+SELECT ring, a.* FROM unnest('{64, 64kB, 1MB, 0}'::text[]) ring,
+       LATERAL (SELECT count(*) AS relations, max(ring_buffers) AS ring_buffers FROM pg_ringctl_prewarm_all('hot', ring)) a;
+SELECT max(ring_buffers) AS ring_buffers FROM pg_ringctl_prewarm_all('big', '4MB');
+SELECT max(ring_buffers) AS ring_buffers FROM pg_ringctl_prewarm_all('big', 4096);
 
 -- Everything is in shared buffers then.
 SELECT fresh();
@@ -79,7 +86,7 @@ SELECT sum(cached(relid)) <= 3 * 8 AS rings_only FROM pg_partition_tree('tree') 
 SELECT hot_survives();
 
 -- Parts, in whatever order, and none
-SELECT parts, array_agg(plain(p.relation)) AS relations
+SELECT parts, array_agg(plain(p.relid)) AS relations
   FROM (VALUES (1, '{table}'::text[]), (2, '{toast}'), (3, '{indexes}'), (4, '{toast,table}'),
                (5, '{indexes,indexes}'), (6, '{{table,toast}}'), (7, '{}')) v (n, parts)
        LEFT JOIN LATERAL pg_ringctl_prewarm_all('things', parts => parts) p ON true
@@ -96,33 +103,34 @@ SELECT workers, ring_kb, count(*) AS relations,
 -- one scan each, and workers where there is enough for them
 SELECT fresh();
 SELECT count(*) FROM pg_ringctl_prewarm_all('things', 64, '{table,toast}', workers => 2);
-SELECT plain(relid::regclass), scans, workers, blocks > 16 AS enough FROM pg_ringctl_stats ORDER BY 1;
+SELECT plain(relid::regclass), scans, workers_launched, blocks > 16 AS enough FROM pg_ringctl_stats ORDER BY 1;
 
 -- What does not fit, of all parts together
 CREATE INDEX big_id ON big (id);
 SELECT fresh();
-SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks
-  FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}');
-SELECT plain(relation) AS relation, blocks FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}', fit => 'stop');
-SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks
+SELECT plain(relid) AS relation, blocks = blocks(relid) AS all_blocks
+  FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}', fit => 'warn');
+SELECT plain(relid) AS relation, blocks FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}');
+SELECT plain(relid) AS relation, blocks FROM pg_ringctl_prewarm_all('big');		-- the index comes first
+SELECT plain(relid) AS relation, blocks = blocks(relid) AS all_blocks
   FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}', fit => 'ignore');
 SELECT sum(blocks) FROM pg_ringctl_prewarm_all('big', parts => '{table,indexes}', workers => 2, fit => 'stop');
 SELECT count(*) AS relations FROM pg_ringctl_prewarm_all('big', 64, fit => 'stop');
 SELECT count(*) AS relations FROM pg_ringctl_prewarm_all('big', parts => '{indexes}', fit => 'stop');
 -- of those that have no ring
-SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks, ring_buffers > 0 AS ring
+SELECT plain(relid) AS relation, blocks = blocks(relid) AS all_blocks, ring_buffers > 0 AS ring
   FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}', fit => 'stop');
 SET pg_ringctl.scan_ring = 0;
-SELECT plain(relation) AS relation, blocks, ring_buffers FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}');
-SELECT plain(relation) AS relation, blocks, ring_buffers
-  FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}', fit => 'stop');
+SELECT plain(relid) AS relation, blocks, ring_buffers
+  FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}', fit => 'warn');
+SELECT plain(relid) AS relation, blocks, ring_buffers FROM pg_ringctl_prewarm_all('big', -1, '{table,indexes}');
 RESET pg_ringctl.scan_ring;
 DROP INDEX big_id;
 
 -- Temporary tables: without a ring, workers, and asking whether they fit
 CREATE TEMP TABLE temporary (id int PRIMARY KEY, note text);
 INSERT INTO temporary SELECT i, repeat('x', 100) FROM generate_series(1, 1000) i;
-SELECT plain(relation) AS relation, blocks = blocks(relation) AS all_blocks, ring_buffers
+SELECT plain(relid) AS relation, blocks = blocks(relid) AS all_blocks, ring_buffers
   FROM pg_ringctl_prewarm_all('temporary', workers => 2, fit => 'stop');
 
 -- Privileges: those of the named table
@@ -147,7 +155,8 @@ SELECT * FROM pg_ringctl_prewarm_all('small', parts => '{table,heap}');
 SELECT arguments, attempt(format('SELECT * FROM pg_ringctl_prewarm_all(%s)', arguments)) AS outcome
   FROM (VALUES ('''a_view'''), ('''numbers'''), ('''tree_far'''), ('''tree_a'''), ('''a_type'''),
                ('4294967295'), ('''temporary'', 64'), ('''temporary'', -1'),
-               ('''small'', 63'), ('''small'', -2'), ('''small'', 16777217'), ('''small'', NULL'),
+               ('''small'', 63'), ('''small'', -2'), ('''small'', 16777217'), ('''small'', NULL'), ('''small'', NULL::integer'),
+               ('''small'', ''63kB'''), ('''small'', ''big'''), ('''small'', ''4 megabytes'''),
                ('''small'', parts => NULL'), ('''small'', parts => ''{NULL}'''), ('''small'', parts => ''{Table}'''),
                ('''small'', parts => ''{""}'''), ('''small'', workers => -1'), ('''small'', workers => 1025'),
                ('''small'', workers => NULL'), ('''small'', fit => NULL'), ('''small'', fit => ''no''')) v (arguments);
@@ -161,7 +170,7 @@ SELECT count(*) AS locked FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 COMMIT;
 
 DROP FUNCTION all_of, plain;
-DROP TABLE things, things_heir, unlogged, empty, empty_index, tree, temporary;
+DROP TABLE things, unlogged, empty, empty_index, tree, temporary;
 DROP FOREIGN DATA WRAPPER regress_nothing CASCADE;
 DROP MATERIALIZED VIEW matview;
 DROP VIEW a_view;

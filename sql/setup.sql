@@ -56,13 +56,13 @@ END;
 CREATE FUNCTION exact() RETURNS boolean LANGUAGE sql
 BEGIN ATOMIC
     SELECT bool_and(blks_read = fills + reuses + escapes_pinned + escapes_adopted
-                    AND blocks = blks_hit + blks_read + blks_unringed
-                    AND least(scans, workers, blks_hit, blks_read, blks_unringed, fills,
+                    AND blocks = blks_hit + blks_read
+                    AND least(scans, workers_launched, blks_hit, blks_read, fills,
                               reuses, escapes_pinned, escapes_dirty, escapes_adopted,
                               slots_lost, ring_buffers, wal_flushes) >= 0
-                    AND unconsumed BETWEEN 0 AND blocks AND released >= 0
-                    AND (share_waits = 0) = (share_wait_ms = 0)
-                    AND elapsed_ms >= 0 AND ring_buffers_max >= ring_buffers
+                    AND blks_unconsumed BETWEEN 0 AND blocks AND buffers_released >= 0
+                    AND (scan_sharing_waits = 0) = (scan_sharing_wait_time = 0)
+                    AND total_time >= 0 AND ring_buffers_max >= ring_buffers
                     AND last_scan >= stats_reset)
       FROM pg_ringctl_stats;
 END;
@@ -158,7 +158,7 @@ SELECT fresh();
 SELECT cached('hot') = blocks('hot') AS hot_is_there, cached('big') AS big_cached,
        hot_survives(), hot_is_lost(), exact() IS NULL AS nothing_counted;
 
--- A scan without a ring is what the judges must condemn.
+-- A scan without a ring is what the judges must condemn; it is not counted.
 SELECT same, hot, in_ring, closed, exact
   FROM judge('SELECT id FROM big', 'big', 1, 'pg_ringctl.scan_ring=0');
 SELECT attempt('SELECT 1'), attempt('SELECT 1/0');

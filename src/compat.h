@@ -3,8 +3,8 @@
  * compat.h
  *	  Every difference between server majors, in one place.
  *
- * Each difference gets a name of its own here and the code that is the same
- * for all majors uses that name.  No other file asks for PG_VERSION_NUM.
+ * Each difference has a name here, which the other files use.  No other file
+ * asks for PG_VERSION_NUM.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -17,6 +17,7 @@
 #error "pg_ringctl needs PostgreSQL 17 or later"
 #endif
 
+#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
@@ -35,7 +36,7 @@
 #include "storage/aio.h"
 #endif
 
-/* 18 lets a module tell its name and version. */
+/* From 18 on, a module can tell its name and version. */
 #if PG_VERSION_NUM >= 180000
 #define COMPAT_MODULE_MAGIC(module, module_version) \
 	PG_MODULE_MAGIC_EXT(.name = module, .version = module_version)
@@ -53,6 +54,38 @@
 #define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
 #endif
 
+/* ProcessUtility() is the same everywhere, and long. */
+#define COMPAT_UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
+	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
+	DestReceiver *dest, QueryCompletion *qc
+#define COMPAT_UTILITY_ARGS		pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc
+
+/* 19 has REPACK, of which CLUSTER is a case. */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_CLUSTER_STMT		T_RepackStmt
+#else
+#define COMPAT_CLUSTER_STMT		T_ClusterStmt
+#endif
+
+/* The hook that is called when the planner builds its picture of a relation. */
+#if PG_VERSION_NUM >= 190000
+#include "optimizer/pathnode.h"
+typedef build_simple_rel_hook_type compat_relation_hook_type;
+#define compat_relation_hook	build_simple_rel_hook
+#define COMPAT_RELATION_HOOK_PARAMS	PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte
+#define COMPAT_RELATION_HOOK_ARGS	root, rel, rte
+#define COMPAT_RELATION_HOOK_RELID	rte->relid
+#define COMPAT_RELATION_HOOK_INHERITS	rte->inh
+#else
+#include "optimizer/plancat.h"
+typedef get_relation_info_hook_type compat_relation_hook_type;
+#define compat_relation_hook	get_relation_info_hook
+#define COMPAT_RELATION_HOOK_PARAMS	PlannerInfo *root, Oid relid, bool inhparent, RelOptInfo *rel
+#define COMPAT_RELATION_HOOK_ARGS	root, relid, inhparent, rel
+#define COMPAT_RELATION_HOOK_RELID	relid
+#define COMPAT_RELATION_HOOK_INHERITS	inhparent
+#endif
+
 /* A buffer's state word grew to 64 bits in 19. */
 #if PG_VERSION_NUM >= 190000
 typedef uint64 compat_buf_state;
@@ -62,7 +95,7 @@ typedef uint32 compat_buf_state;
 #define compat_read_buf_state(desc)	pg_atomic_read_u32(&(desc)->state)
 #endif
 
-/* So did locking a buffer's header; unlocking it without a change, too. */
+/* In 19, UnlockBufHdr() does not take the state any more. */
 #if PG_VERSION_NUM >= 190000
 #define compat_unlock_buf_header(desc, state) \
 	((void) (state), UnlockBufHdr(desc))
@@ -70,7 +103,10 @@ typedef uint32 compat_buf_state;
 #define compat_unlock_buf_header(desc, state)	UnlockBufHdr(desc, state)
 #endif
 
-/* 17 does not tell whether a buffer that it evicted had to be written before. */
+/*
+ * From 18 on, EvictUnpinnedBuffer() tells whether it had to write the buffer.
+ * For 17, the caller says in "dirty" whether the buffer was dirty.
+ */
 #if PG_VERSION_NUM >= 180000
 #define compat_evict_unpinned_buffer(buffer, dirty, flushed) \
 	EvictUnpinnedBuffer(buffer, flushed)
@@ -80,8 +116,8 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * From 18 on a module may add options to EXPLAIN; from 19 on auto_explain can
- * be told to use them.
+ * From 18 on, a module can add options to EXPLAIN.  From 19 on, auto_explain
+ * can use them.
  */
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain.h"
@@ -99,8 +135,8 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * From 18 on a stream may stage several I/Os before it submits them; who then
- * blocks in a stream's callback must submit them first.
+ * From 18 on, a stream may stage several I/Os before it submits them.  A
+ * callback of the stream that may block must submit them first.
  */
 #if PG_VERSION_NUM >= 180000
 #define COMPAT_READ_STREAM_BATCHING	READ_STREAM_USE_BATCHING
@@ -111,8 +147,8 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * How many reads a stream over this relation, one that does maintenance or
- * another, may have under way at once; 17 does one after the other.
+ * How many reads may a stream over this relation have in progress at once, for
+ * maintenance or not?  None in 17, because each read is synchronous.
  */
 static inline int
 compat_reads_at_once(Relation rel pg_attribute_unused(),
@@ -129,9 +165,9 @@ compat_reads_at_once(Relation rel pg_attribute_unused(),
 }
 
 /*
- * How many buffers it may look ahead, before a strategy limits it: one read
- * more.  17 never looks further than one read ahead where the access is
- * sequential.
+ * How many buffers may such a stream look ahead, if no strategy limits it?
+ * One read more than may be in progress at once.  In 17, a stream with
+ * sequential access never looks ahead more than one read.
  */
 static inline int
 compat_lookahead_limit(Relation rel, bool maintenance)
@@ -150,8 +186,8 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 }
 
 /*
- * Does a read go on while the process does something else?  If not, looking
- * farther ahead than one read only makes the CPU's cache work.
+ * Can a process do something else while a read is in progress?  If not, it is
+ * of no use to look ahead more than one read.
  */
 #if PG_VERSION_NUM >= 180000
 #define compat_reads_are_asynchronous()	(io_method != IOMETHOD_SYNC)
@@ -160,22 +196,9 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 #endif
 
 /*
- * From how many reads ahead on may looking ahead cost more than it gains?  18
- * does not see where there is nothing to wait for; and its io_uring hands a read
- * through the operating system's cache to a kernel thread when more than four
- * are under way.
- */
-#if PG_VERSION_NUM >= 190000 || PG_VERSION_NUM < 180000
-#define compat_reads_that_cost()	PG_INT32_MAX
-#else
-#define compat_reads_that_cost() \
-	(io_method > IOMETHOD_WORKER && (io_direct_flags & IO_DIRECT_DATA) == 0 ? 6 : PG_INT32_MAX)
-#endif
-
-/*
- * Does look-ahead come to an end where a stream reads nothing itself?  Not in
- * 19, where others are reading what it finds: it waits for these reads as for
- * its own.
+ * Does a stream stop looking ahead if it finds all blocks in shared buffers?
+ * Not in 19 while other processes are reading these blocks: the stream waits
+ * for these reads as for its own.
  */
 #if PG_VERSION_NUM >= 190000
 #define compat_hits_end_lookahead()	false
@@ -183,25 +206,128 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 #define compat_hits_end_lookahead()	true
 #endif
 
-/* Begin a sequential scan exactly as SeqNext() of this major does. */
+/*
+ * Functions that begin a scan got an argument in 19.  This is what nodes pass
+ * there.
+ */
+#if PG_VERSION_NUM >= 190000
+static inline uint32
+compat_scan_flags(ScanState *node)
+{
+	uint32		flags = SO_NONE;
+
+	if (ScanRelIsReadOnly(node))
+		flags |= SO_HINT_REL_READ_ONLY;
+	if (node->ps.state->es_instrument & INSTRUMENT_IO)
+		flags |= SO_SCAN_INSTRUMENT;
+	return flags;
+}
+#define COMPAT_SCAN_FLAGS(node)	, compat_scan_flags(node)
+#else
+#define COMPAT_SCAN_FLAGS(node)
+#endif
+
+/* The options of an insertion became unsigned in 19. */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 compat_insert_options;
+#else
+typedef int compat_insert_options;
+#endif
+
+/* 19 has no list of free buffers. */
+#if PG_VERSION_NUM >= 190000
+#define compat_have_free_buffer()	false
+#else
+#define compat_have_free_buffer()	have_free_buffer()
+#endif
+
+/* From 18 on a bitmap heap scan reads by a stream. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_BITMAP_STREAM
+
+/* Begin a bitmap heap scan exactly as BitmapTableScanSetup() does. */
+static inline TableScanDesc
+compat_begin_bitmapscan(BitmapHeapScanState *node)
+{
+	return table_beginscan_bm(node->ss.ss_currentRelation,
+							  node->ss.ps.state->es_snapshot,
+							  0, NULL COMPAT_SCAN_FLAGS(&node->ss));
+}
+#endif
+
+/* Begin a sequential scan exactly as SeqNext() does. */
 static inline TableScanDesc
 compat_begin_seqscan(SeqScanState *node)
 {
-	EState	   *estate = node->ss.ps.state;
+	return table_beginscan(node->ss.ss_currentRelation,
+						   node->ss.ps.state->es_snapshot,
+						   0, NULL COMPAT_SCAN_FLAGS(&node->ss));
+}
+
+/*
+ * Begin a scan as TidRangeNext() does, but of no block: the node sets its range
+ * when it finds the scan there.
+ */
+static inline TableScanDesc
+compat_begin_tidrangescan(TidRangeScanState *node)
+{
+	ItemPointerData lowest;
+	ItemPointerData highest;
+
+	ItemPointerSet(&lowest, 0, 1);
+	ItemPointerSet(&highest, 0, 0);
+	return table_beginscan_tidrange(node->ss.ss_currentRelation,
+									node->ss.ps.state->es_snapshot,
+									&lowest, &highest COMPAT_SCAN_FLAGS(&node->ss));
+}
+
+/* The arguments of index_beginscan() that some majors lack. */
 #if PG_VERSION_NUM >= 190000
-	uint32		flags = SO_NONE;
-
-	if (ScanRelIsReadOnly(&node->ss))
-		flags |= SO_HINT_REL_READ_ONLY;
-	if (estate->es_instrument & INSTRUMENT_IO)
-		flags |= SO_SCAN_INSTRUMENT;
-
-	return table_beginscan(node->ss.ss_currentRelation, estate->es_snapshot,
-						   0, NULL, flags);
+#define COMPAT_INDEX_INSTRUMENT(instrument)	instrument,
+#elif PG_VERSION_NUM >= 180000
+#define COMPAT_INDEX_INSTRUMENT(instrument)	&(instrument),
 #else
-	return table_beginscan(node->ss.ss_currentRelation, estate->es_snapshot,
-						   0, NULL);
+#define COMPAT_INDEX_INSTRUMENT(instrument)
 #endif
+
+/*
+ * Begin an index scan exactly as IndexNext() does, and an index-only scan as
+ * IndexOnlyNext() does, if the node has not begun it.
+ */
+static inline IndexScanDesc
+compat_begin_indexscan(IndexScanState *node)
+{
+	if (node->iss_ScanDesc != NULL)
+		return node->iss_ScanDesc;
+	node->iss_ScanDesc =
+		index_beginscan(node->ss.ss_currentRelation, node->iss_RelationDesc,
+						node->ss.ps.state->es_snapshot,
+						COMPAT_INDEX_INSTRUMENT(node->iss_Instrument)
+						node->iss_NumScanKeys, node->iss_NumOrderByKeys
+						COMPAT_SCAN_FLAGS(&node->ss));
+	if (node->iss_NumRuntimeKeys == 0 || node->iss_RuntimeKeysReady)
+		index_rescan(node->iss_ScanDesc, node->iss_ScanKeys, node->iss_NumScanKeys,
+					 node->iss_OrderByKeys, node->iss_NumOrderByKeys);
+	return node->iss_ScanDesc;
+}
+
+static inline IndexScanDesc
+compat_begin_indexonlyscan(IndexOnlyScanState *node)
+{
+	if (node->ioss_ScanDesc != NULL)
+		return node->ioss_ScanDesc;
+	node->ioss_ScanDesc =
+		index_beginscan(node->ss.ss_currentRelation, node->ioss_RelationDesc,
+						node->ss.ps.state->es_snapshot,
+						COMPAT_INDEX_INSTRUMENT(node->ioss_Instrument)
+						node->ioss_NumScanKeys, node->ioss_NumOrderByKeys
+						COMPAT_SCAN_FLAGS(&node->ss));
+	node->ioss_ScanDesc->xs_want_itup = true;
+	node->ioss_VMBuffer = InvalidBuffer;
+	if (node->ioss_NumRuntimeKeys == 0 || node->ioss_RuntimeKeysReady)
+		index_rescan(node->ioss_ScanDesc, node->ioss_ScanKeys, node->ioss_NumScanKeys,
+					 node->ioss_OrderByKeys, node->ioss_NumOrderByKeys);
+	return node->ioss_ScanDesc;
 }
 
 /* In 19 the scan's I/O statistics are collected by its stream. */
@@ -216,7 +342,7 @@ compat_instrument_stream(HeapScanDesc scan, ReadStream *stream)
 #define compat_instrument_stream(scan, stream)	((void) 0)
 #endif
 
-/* 19 can be told where a parallel scan starts and ends. */
+/* In 19, the caller can say where a parallel scan starts and ends. */
 static inline void
 compat_parallelscan_startblock_init(HeapScanDesc scan)
 {
@@ -235,6 +361,41 @@ compat_parallelscan_startblock_init(HeapScanDesc scan)
 #endif
 }
 
+/*
+ * Does an index scan hold the buffer of this heap block already?  From 19 on it
+ * knows the block's number.
+ */
+static inline bool
+compat_fetch_holds_block(const IndexFetchHeapData *fetch, BlockNumber block)
+{
+#if PG_VERSION_NUM >= 190000
+	return fetch->xs_blk == block;
+#else
+	return BufferIsValid(fetch->xs_cbuf) && BufferGetBlockNumber(fetch->xs_cbuf) == block;
+#endif
+}
+
+/*
+ * Let an index scan hold this pinned buffer of a heap block instead of the one
+ * that it holds, and prune the page, as heapam_index_fetch_tuple() does when it
+ * has read a block.
+ */
+static inline void
+compat_fetch_set_buffer(IndexFetchHeapData *fetch, BlockNumber block pg_attribute_unused(),
+						Buffer buffer)
+{
+	if (BufferIsValid(fetch->xs_cbuf))
+		ReleaseBuffer(fetch->xs_cbuf);
+	fetch->xs_cbuf = buffer;
+#if PG_VERSION_NUM >= 190000
+	fetch->xs_blk = block;
+	heap_page_prune_opt(fetch->xs_base.rel, buffer, &fetch->xs_vmbuffer,
+						(fetch->xs_base.flags & SO_HINT_REL_READ_ONLY) != 0);
+#else
+	heap_page_prune_opt(fetch->xs_base.rel, buffer);
+#endif
+}
+
 /* The DSM registry's init callback got an argument in 19. */
 #if PG_VERSION_NUM >= 190000
 #define COMPAT_DSM_INIT_PARAMS	void *segment, void *arg pg_attribute_unused()
@@ -246,7 +407,10 @@ compat_parallelscan_startblock_init(HeapScanDesc scan)
 	GetNamedDSMSegment(name, size, init, found)
 #endif
 
-/* 19 shares the names of LWLock tranches, before each process told its own. */
+/*
+ * In 19, all processes share the names of LWLock tranches.  Before, each
+ * process had to register the name.
+ */
 #if PG_VERSION_NUM >= 190000
 #define compat_new_tranche(name)			LWLockNewTrancheId(name)
 #define compat_name_tranche(tranche, name)	((void) 0)

@@ -13,23 +13,24 @@
 #ifndef RINGCTL_PARAMS_H
 #define RINGCTL_PARAMS_H
 
-/* The limits of a ring's size that a user may ask for, in kB. */
+/* Limits of the ring size that a user may ask for, in kB */
 #define RING_MIN_KB		64
 #define RING_MAX_KB		(16 * 1024 * 1024)
 
 /* What pg_ringctl does to a sequential scan: pg_ringctl.mode */
 typedef enum ScanMode
 {
-	MODE_CONTROL,				/* its ring is ours, and stays closed */
-	MODE_OBSERVE,				/* its ring is the server's, only counted */
+	MODE_CONTROL,				/* its ring is ours, and is kept closed */
+	MODE_OBSERVE,				/* its ring is the server's, and is watched */
 	MODE_OFF,					/* the scan is not touched */
 } ScanMode;
 
-/* What happens to a page that was dirtied: pg_ringctl.dirty_pages */
+/* What happens to a page that the scan dirtied: pg_ringctl.dirty_pages */
 typedef enum DirtyPages
 {
-	DIRTY_WRITE,				/* written, so that the ring stays closed */
-	DIRTY_LEAVE,				/* left behind, as the server does */
+	DIRTY_WRITE,				/* it is written, so that the ring stays
+								 * closed */
+	DIRTY_LEAVE,				/* it is left behind, as in the server */
 } DirtyPages;
 
 extern bool param_enabled;
@@ -38,10 +39,14 @@ extern int	param_scan_ring;
 extern int	param_scan_threshold;
 extern int	param_dirty_pages;
 extern bool param_use_policies;
-extern bool param_share_scans;
+extern bool param_scan_sharing;
+extern bool param_free_buffers_first;
+extern int	param_write_ring;
+extern bool param_index_read_ahead;
 extern int	param_headroom;
 extern int	param_max_ring;
 extern bool param_track;
-extern int	param_max_relations;
+extern int	param_max_entries;
+extern int	param_max_shared_memory;
 
 #endif							/* RINGCTL_PARAMS_H */

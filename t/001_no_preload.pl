@@ -1,8 +1,9 @@
-# Claims: nobody has to restart or reconfigure the server.  CREATE EXTENSION in
-# a running cluster works for the session that runs it, session_preload_libraries
-# of a database for every session that comes after, and so do the database's
-# settings: "observe" only counts what the server does, RESET takes control.
-# What others have made in the schema before, CREATE EXTENSION does not use.
+# Claims: the server does not have to be restarted or reconfigured.  In a running
+# cluster, CREATE EXTENSION works for the session that runs it, and
+# session_preload_libraries of a database for every later session.  So do the
+# database's settings: "observe" only counts what the server does, RESET takes
+# control.  CREATE EXTENSION does not use what other users have made in the schema
+# before.
 
 use strict;
 use warnings FATAL => 'all';

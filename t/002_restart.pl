@@ -41,7 +41,7 @@ sub counters_start_from_zero
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( $node->safe_psql(
 			'postgres', qq(
-SELECT relations, dealloc, stats_reset > '$before' FROM pg_ringctl_stats_info)),
+SELECT entries, entries_dropped, stats_reset > '$before' FROM pg_ringctl_stats_info)),
 		'0|0|t',
 		"$what: the counters start from zero");
 	is($node->safe_psql('postgres', 'SELECT sum(id) FROM big'),

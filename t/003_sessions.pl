@@ -1,7 +1,7 @@
 # Claims: sessions that scan the same table and different tables at once get
-# the right rows, and the counters get every scan and every block of theirs;
-# they agree with the server's own statistics.  Another session's
-# temporary table is refused.
+# the right rows, and the counters get every scan and every block of these
+# sessions.  The counters agree with the server's own statistics.  Another
+# session's temporary table is refused.
 
 use strict;
 use warnings FATAL => 'all';

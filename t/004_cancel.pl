@@ -1,5 +1,5 @@
 # Claims: a scan that is cancelled, runs into statement_timeout or is ended with
-# its session is counted, with the blocks that it got to, and leaves no page
+# its session is counted, with the blocks that it has read, and leaves no page
 # pinned; the session goes on working after a cancel.
 
 use strict;

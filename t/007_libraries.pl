@@ -1,8 +1,8 @@
 # Claims: a library that does not match the server says so once and does
-# nothing: it keeps nobody out, queries work, only its functions raise an
-# error.  An old and a new library in one cluster count each for themselves.
-# DROP EXTENSION takes nothing from the sessions that have the library.
-# auto_explain goes on beside it, and shows its option where it can.
+# nothing: sessions can connect, queries work, only its functions raise an
+# error.  An old and a new library in one cluster count each for itself.  After
+# DROP EXTENSION, scans of sessions that have the library work as before.
+# auto_explain goes on beside the library, and shows its option where it can.
 
 use strict;
 use warnings FATAL => 'all';
@@ -115,12 +115,12 @@ sub create_function
 	my ($library, $function, $name) = @_;
 	my $definition =
 	  $node->safe_psql('postgres',
-		"SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '$function'"
+		"SELECT string_agg(pg_get_functiondef(oid), '; ') FROM pg_proc WHERE proname = '$function' AND probin IS NOT NULL"
 	  );
 
-	$definition =~ s/\bFUNCTION public\.$function\(/FUNCTION $name(/
+	$definition =~ s/\bFUNCTION public\.$function\(/FUNCTION $name(/g
 	  or die "unexpected definition: $definition";
-	$definition =~ s/'\$libdir\/pg_ringctl'/'$library'/
+	$definition =~ s/'pg_ringctl'/'$library'/g
 	  or die "unexpected definition: $definition";
 	$node->safe_psql('postgres',
 		"SET check_function_bodies = off; $definition");
@@ -176,8 +176,8 @@ sub server_that_does_not_match
 	create_function($library, $_, "mismatched_$_")
 	  foreach qw(pg_ringctl_prewarm pg_ringctl_prewarm_all pg_ringctl_prewarm_blocks
 	  pg_ringctl_stats pg_ringctl_stats_info pg_ringctl_stats_reset pg_ringctl_rings
-	  pg_ringctl_ring_slots pg_ringctl_escapes pg_ringctl_reclaim pg_ringctl_pollution
-	  pg_ringctl_map pg_ringctl_last_scans pg_ringctl_resolve
+	  pg_ringctl_ring_slots pg_ringctl_escapes pg_ringctl_reclaim pg_ringctl_reclaim_all pg_ringctl_pollution
+	  pg_ringctl_map pg_ringctl_map_relation pg_ringctl_progress pg_ringctl_last_scans pg_ringctl_resolve
 	  pg_ringctl_set_policy pg_ringctl_drop_policy);
 	$node->append_conf('postgresql.conf',
 		"session_preload_libraries = '$library'");
@@ -214,8 +214,9 @@ sub server_that_does_not_match
 		"pg_ringctl_prewarm_all('mismatched')",
 		"pg_ringctl_prewarm_blocks('mismatched', '{1}')",
 		'pg_ringctl_rings()', 'pg_ringctl_ring_slots()', 'pg_ringctl_escapes()',
-		'pg_ringctl_reclaim()', 'pg_ringctl_pollution()', 'pg_ringctl_map()',
-		'pg_ringctl_last_scans()', "pg_ringctl_resolve('mismatched')")
+		"pg_ringctl_reclaim('mismatched')", 'pg_ringctl_reclaim_all()', 'pg_ringctl_pollution()',
+		'pg_ringctl_map()', "pg_ringctl_map_relation('mismatched')",
+		'pg_ringctl_progress()', 'pg_ringctl_last_scans()', "pg_ringctl_resolve('mismatched')")
 	{
 		fails($session, "SELECT * FROM mismatched_$call",
 			qr/ERROR:  0A000/, "no match: $call");

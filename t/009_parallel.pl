@@ -1,7 +1,7 @@
 # Claims: parallel scans return the right rows and are counted once each, with
 # their workers, whether the leader takes part or not; parameters reach the
-# workers, and none of their values ends a worker; an error in a worker is
-# counted and leaves nothing behind.
+# workers, and no value of a parameter ends a worker; a scan with an error in a
+# worker is counted and leaves nothing behind.
 
 use strict;
 use warnings FATAL => 'all';
@@ -85,7 +85,7 @@ sub leader_takes_part
 	is( counters(
 			$node,
 			'led',
-			'scans, blocks, workers, ring_buffers > 0, escapes_pinned'),
+			'scans, blocks, workers_launched, ring_buffers > 0, escapes_pinned'),
 		'3|' . 3 * $pages . '|6|t|0',
 		'leader takes part: counted');
 	rows_add_up($node, 'leader takes part');
@@ -96,7 +96,8 @@ sub leader_takes_part
 sub leader_takes_no_part
 {
 	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off');
+	  session_with($node, %preload, parallel_leader_participation => 'off',
+		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'unled', $pages);
 	is_parallel($session, 'SELECT sum(id) FROM unled');
@@ -105,7 +106,7 @@ sub leader_takes_no_part
 		is($session->query_safe('SELECT sum(id) FROM unled'),
 			$sum, "leader takes no part: sum $scan");
 	}
-	is( counters($node, 'unled', 'scans, blocks, workers'),
+	is( counters($node, 'unled', 'scans, blocks, workers_launched'),
 		'3|' . 3 * $pages . '|6',
 		'leader takes no part: counted');
 	rows_add_up($node, 'leader takes no part');
@@ -119,7 +120,8 @@ sub first_worker_takes_no_part
 {
 	my $name = 'first worker takes no part';
 	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off');
+	  session_with($node, %preload, parallel_leader_participation => 'off',
+		'pg_ringctl.scan_threshold' => 0);
 	my $scans = 4;
 	my $query = 'SELECT count(*) FROM shared_out WHERE through_barrier(-id, -100)';
 
@@ -146,10 +148,12 @@ INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n
 		$barrier->quit;
 		is(finish_query($session), 200, "$name: all rows, $scan");
 	}
-	is( counters($node, 'shared_1', 'scans, workers'),
+	# what is pending
+	$session->query_safe('SELECT count(*) FROM pg_ringctl_stats_info');
+	is( counters($node, 'shared_1', 'scans, workers_launched'),
 		"$scans|" . 2 * $scans,
 		"$name: where both were");
-	is(counters($node, 'shared_2', 'scans, workers'),
+	is(counters($node, 'shared_2', 'scans, workers_launched'),
 		"$scans|$scans", "$name: where one was");
 	is( $session->query_safe(
 			q(SELECT relid::regclass, sum(scans) FROM pg_ringctl_last_scans() GROUP BY 1 ORDER BY 1)),
@@ -161,7 +165,8 @@ INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n
 sub parameters_reach_workers
 {
 	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off');
+	  session_with($node, %preload, parallel_leader_participation => 'off',
+		'pg_ringctl.scan_threshold' => 0);
 	my $before;
 
 	load_table($node, 'sized', $pages);
@@ -178,8 +183,8 @@ sub parameters_reach_workers
 	$session->query_safe('SET pg_ringctl.scan_ring = 0');
 	is($session->query_safe('SELECT sum(id) FROM sized'),
 		$sum, 'no ring: sum');
-	is(counters($node, 'sized', 'ring_buffers, ring_buffers_max'),
-		'0|128', 'no ring: the workers have none');
+	is(counters($node, 'sized', 'scans, ring_buffers, ring_buffers_max'),
+		'3|128|128', 'no ring: nothing is counted');
 
 	$session->query_safe("SET pg_ringctl.mode = 'off'");
 	$before = counters($node, 'sized', 'scans, blocks');
@@ -205,7 +210,8 @@ sub parameters_reach_workers
 sub every_value_reaches_workers
 {
 	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off');
+	  session_with($node, %preload, parallel_leader_participation => 'off',
+		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'valued', $pages);
 	foreach my $setting (
@@ -216,7 +222,7 @@ sub every_value_reaches_workers
 		"dirty_pages = 'leave'", "mode = 'observe'",
 		"mode = 'off'", 'max_ring = -1',
 		"max_ring = '64kB'", "max_ring = '16GB'",
-		'track = off', 'max_relations = 100')
+		'track = off')
 	{
 		$session->query_safe("SET pg_ringctl.$setting");
 		is($session->query_safe('SELECT sum(id) FROM valued'),
@@ -231,12 +237,12 @@ sub every_value_reaches_workers
 sub superusers_values_reach_workers_of_others
 {
 	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off');
+	  session_with($node, %preload, parallel_leader_participation => 'off',
+		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'clamped', $pages);
 	$session->query_safe(q(
 SET pg_ringctl.max_ring = '128kB';
-SET pg_ringctl.max_relations = 200;
 SET ROLE plain;
 SET pg_ringctl.scan_ring = '1MB';));
 	is($session->query_safe('SELECT sum(id) FROM clamped'),
@@ -284,7 +290,7 @@ sub error_in_a_worker
 
 		is( counters(
 				$node, 'failing',
-				'scans, workers, blocks > 0, ring_buffers > 0'),
+				'scans, workers_launched, blocks > 0, ring_buffers > 0'),
 			"$scan|$scan|t|t",
 			'error in a worker: counted');
 	}
@@ -308,6 +314,8 @@ sub cursor_that_is_abandoned
 			'10', 'LIMIT: rows');
 		nothing_is_pinned($node, 'limited', 'LIMIT');
 	}
+	# what is pending
+	$session->query_safe('SELECT count(*) FROM pg_ringctl_stats_info');
 	is(counters($node, 'limited', 'scans, blocks > 0'),
 		'3|t', 'LIMIT: counted');
 	rows_add_up($node, 'LIMIT');

@@ -1,10 +1,12 @@
 # Claims: pg_upgrade takes policies along where the new server preloads the library;
 # and also where it does not, because to make the extension's functions loads it,
-# unless a function or type needs the table, which is made before them.
+# unless a function or type needs the table, which is made before them.  All of this
+# holds where the extension's files are in a folder of their own (from 18 on).
 
 use strict;
 use warnings FATAL => 'all';
 
+use File::Copy;
 use FindBin;
 use lib $FindBin::RealBin;
 
@@ -15,6 +17,7 @@ use RingctlTest;
 
 my $old = new_node('old');
 my $round = 0;
+my $folder;		# has a copy of the extension's files
 
 $old->start;
 $old->safe_psql('postgres', <<'EOS');
@@ -38,7 +41,91 @@ like((run_upgrade(new_node('refused')))[1],
 	'what needs the table comes before the library, if nothing preloads it');
 upgrades('with the library preloaded',
 	"shared_preload_libraries = 'pg_ringctl'");
+
+SKIP:
+{
+	skip 'extensions are in one folder only before 18', 7 if $old->pg_version < 18;
+	my $apart = files_apart();
+
+	$old->append_conf('postgresql.conf', $apart);
+	upgrades('in a folder of its own',
+		"$apart\nshared_preload_libraries = 'pg_ringctl'");
+	$old->start;
+	is( $old->safe_psql('postgres',
+			"SELECT comment FROM pg_available_extensions WHERE name = 'pg_ringctl'"),
+		'apart', 'in a folder of its own: the extension is the one there');
+	updates();
+	$old->stop;
+}
 done_testing();
+
+
+# ALTER EXTENSION UPDATE: from 1.0 to an example of a 1.1, which has another function
+# and another column of a view.
+sub updates
+{
+	write_file("$folder/extension/pg_ringctl--1.0--1.1.sql", <<'EOS');
+\echo Use "ALTER EXTENSION pg_ringctl UPDATE TO '1.1'" to load this file. \quit
+CREATE FUNCTION pg_ringctl_number_of_policies() RETURNS bigint
+LANGUAGE sql STABLE BEGIN ATOMIC SELECT count(*) FROM pg_ringctl_policies; END;
+CREATE OR REPLACE VIEW pg_ringctl_stats_info AS
+    SELECT *, '1.1' AS version FROM pg_ringctl_stats_info();
+EOS
+	is( $old->safe_psql(
+			'postgres', q(
+ALTER EXTENSION pg_ringctl UPDATE TO '1.1';
+SELECT extversion FROM pg_extension WHERE extname = 'pg_ringctl';
+SELECT version, stats_reset IS NOT NULL FROM pg_ringctl_stats_info;
+SELECT pg_ringctl_number_of_policies();
+SELECT count(*) FROM pg_ringctl_prewarm('archive_1') WHERE blocks > 0)),
+		"1.1\n1.1|t\n1\n1",
+		'an update: what is new is there, and what was there is');
+
+	# A session that has loaded the library before it was replaced by the one of 1.2:
+	# of that, there are the objects only.
+	write_file("$folder/extension/pg_ringctl--1.1--1.2.sql", <<'EOS');
+\echo Use "ALTER EXTENSION pg_ringctl UPDATE TO '1.2'" to load this file. \quit
+DROP VIEW pg_ringctl_stats_info;
+DROP FUNCTION pg_ringctl_stats_info;
+CREATE FUNCTION pg_ringctl_stats_info(OUT entries bigint, OUT entries_dropped bigint,
+    OUT escapes_dropped bigint, OUT rings_not_shown bigint, OUT stats_reset timestamptz,
+    OUT more bigint)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+EOS
+	my $session = session($old);
+	$session->query_safe("ALTER EXTENSION pg_ringctl UPDATE TO '1.2'");
+	fails(
+		$session,
+		'SELECT * FROM pg_ringctl_stats_info()',
+		qr/ERROR:  SQL objects of extension "pg_ringctl" are of another version than its library.*HINT:  Start a new session/s,
+		'an update: a session with the older library says so');
+	$session->quit;
+
+	is( $old->safe_psql(
+			'postgres',
+			"DROP EXTENSION pg_ringctl; SELECT count(*) FROM pg_proc WHERE proname ~ '^pg_ringctl'"),
+		0,
+		'an update: all of it belongs to the extension');
+}
+
+
+# A copy of the extension's files in a folder of their own: the settings with which a
+# server finds these first.  The other libraries, as that of PL/pgSQL, stay where they
+# are.
+sub files_apart
+{
+	my $libraries = $old->config_data('--pkglibdir');
+	my $share = $old->config_data('--sharedir');
+
+	$folder = PostgreSQL::Test::Utils::tempdir();
+	mkdir("$folder/extension") or die "cannot make a folder: $!";
+	copy($_, $folder) or die "cannot copy $_: $!" foreach glob("$libraries/pg_ringctl.*");
+	copy($_, "$folder/extension") or die "cannot copy $_: $!"
+	  foreach glob("$share/extension/pg_ringctl[-.]*");
+	my $control = "$folder/extension/pg_ringctl.control";
+	write_file($control, slurp_file($control) =~ s/^comment = .*$/comment = 'apart'/mr);
+	return "dynamic_library_path = '$folder:\$libdir'\nextension_control_path = '$folder:\$system'";
+}
 
 
 # Upgrade the old cluster to this one, of the same server.  Returns whether that
@@ -97,4 +184,13 @@ sub said
 	return join('',
 		map { slurp_file($_) }
 		  glob($node->data_dir . '/pg_upgrade_output.d/*/log/*.log'));
+}
+
+sub write_file
+{
+	my ($name, $text) = @_;
+
+	open(my $file, '>', $name) or die "cannot write $name: $!";
+	print $file $text;
+	close($file);
 }

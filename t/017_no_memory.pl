@@ -1,9 +1,9 @@
-# Claims: where shared memory can't be had, or only a part of what the sessions
-# share, a session says so once, and its scans go on without: they return their
-# rows, through rings.  Sessions that get it count as always.
+# Claims: if a session can't get the shared memory, or gets only a part of it, the
+# session says so once, and its scans go on without: they return their rows,
+# through rings.  Sessions that get the memory count as always.
 #
-# How the memory is limited: it is in files here, and a session that may not
-# write large ones gets the area that all is in, but not the log of escapes.
+# How the memory is limited: it is in files here.  A session that may not write
+# large files gets the area that holds all parts, but not the log of escapes.
 
 use strict;
 use warnings FATAL => 'all';
@@ -28,6 +28,7 @@ my $node = new_node('main');
 $node->append_conf(
 	'postgresql.conf', q(
 shared_buffers = '256MB'
+pg_ringctl.scan_threshold = 8192
 dynamic_shared_memory_type = 'mmap'
 seq_page_cost = 0
 ));
@@ -39,13 +40,11 @@ $node->safe_psql('postgres', 'VACUUM (FREEZE) big; CHECKPOINT');
 
 under_a_lock();
 scans_go_on('nothing', 0);
-scans_go_on('a part', 1_500_000);
 others_count();
 
 $node->stop;
 nobody_crashed($node, 'no memory');
 
-out_of_reach();
 done_testing();
 
 
@@ -114,20 +113,7 @@ sub scans_go_on
 		"$what: what shows the counters fails");
 	is($session->query_safe('SELECT sum(id) FROM big'),
 		$sum, "$what: and the session goes on");
-	parallel_scan_goes_on($session, $what) if $bytes;
 	$session->quit;
-}
-
-# The leader has no part in what the workers share with others.
-sub parallel_scan_goes_on
-{
-	my ($session, $what) = @_;
-
-	$session->query_safe('SET max_parallel_workers_per_gather = 2');
-	like($session->query_safe('EXPLAIN SELECT sum(id) FROM big'),
-		qr/Parallel Seq Scan/, "$what: a plan is parallel");
-	is($session->query_safe('SELECT sum(id) FROM big'),
-		$sum, "$what: the right rows of a parallel scan");
 }
 
 sub others_count
@@ -140,69 +126,4 @@ sub others_count
 	is(counters($node, 'big', 'scans, blocks'),
 		"1|$pages", 'others: their scans are counted');
 	rows_add_up($node, 'others');
-}
-
-# What a parallel worker tells its leader is in a segment that this has not got,
-# and can't get.  It may find room in another one, and then has to be asked again.
-sub out_of_reach
-{
-	my $name = 'out of reach';
-	my $said = '';
-
-	for (my $try = 0; $try < 5 && $said !~ $warning; $try++)
-	{
-		$said = segments_are_gone($name, "reach$try");
-	}
-	like($said, $warning, "$name: the session says so");
-}
-
-# Returns what the leader says.
-sub segments_are_gone
-{
-	my ($name, $cluster) = @_;
-
-	$node = new_node($cluster);
-	$node->append_conf(
-		'postgresql.conf', q(
-shared_buffers = '256MB'
-dynamic_shared_memory_type = 'mmap'
-session_preload_libraries = 'pg_ringctl'
-));
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
-	load_table($node, 'big', $pages);
-	my $gate = close_gate($node);
-
-	# The leader gets the first segment, which others fill then.
-	my $leader =
-	  session_with($node, parallel_leader_participation => 'off');
-	my $pid = pid_of($leader);
-	is($leader->query_safe('SELECT sum(id) FROM big'), $sum, "$name: a scan");
-	my $files = $node->data_dir . '/pg_dynshmem/mmap.*';
-	my %before = map { $_ => 1 } glob($files);
-	my $others = session($node);
-	$others->query_safe('BEGIN');
-	$others->query_safe("DECLARE c$_ CURSOR FOR SELECT id FROM big; FETCH 1 FROM c$_")
-	  foreach (1 .. 60);
-	my @segments = grep { !$before{$_} } glob($files);
-	cmp_ok(scalar(@segments), '>', 0, "$name: there are new segments");
-
-	# When its workers are done, it waits, and has not looked for what they say.
-	$leader->query_safe('SET max_parallel_workers_per_gather = 2');
-	start_query($leader,
-		'SELECT s, pg_advisory_lock_shared(1) FROM (SELECT sum(id) AS s FROM big) b');
-	wait_at_gate($node, $pid);
-	unlink(@segments) == @segments or die 'cannot remove the segments';
-	open_gate($gate);
-	is(finish_query($leader), "$sum|", "$name: the right rows");
-	my $said = $leader->{stderr};
-	$leader->{stderr} = '';
-	is($leader->query('SELECT sum(id) FROM big'),
-		$sum, "$name: the right rows again");
-	unlike($leader->{stderr}, qr/ERROR/, "$name: the workers may say so, too");
-	$leader->{stderr} = '';
-	$_->quit foreach ($others, $leader);
-	$node->stop;
-	nobody_crashed($node, $name);
-	return $said;
 }

@@ -1,5 +1,5 @@
-# What the tests in this folder share: a small server, tables of one row a
-# page, sessions that are driven step by step, and what must always hold.
+# What the tests in this folder share: a small server, tables with one row on each
+# page, sessions that are driven step by step, and checks that must always hold.
 
 package RingctlTest;
 
@@ -8,6 +8,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use File::Basename;
+use File::Path qw(make_path);
 use File::Copy;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -22,6 +23,7 @@ our @EXPORT = qw(
   load_table
   sum_to
   counters
+  flush_counts
   session
   session_with
   pid_of
@@ -43,9 +45,9 @@ our @EXPORT = qw(
 
 # Shared buffers are small, so that small tables are big: above 512 pages a
 # table is scanned through a ring.  Hint bits are WAL-logged, as they are by
-# default from 18 on, and nobody flushes WAL in the background: a page that a
-# scan dirtied keeps its WAL unflushed until somebody has to flush it.  Plans are
-# parallel where workers are allowed.
+# default from 18 on.  No process flushes WAL in the background: the WAL of a page
+# that a scan dirtied stays unflushed until a process has to flush it.  Plans are
+# parallel if workers are allowed.
 my $settings = q(
 shared_buffers = 16MB
 autovacuum = off
@@ -66,21 +68,20 @@ sub new_node
 	my ($name, %params) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	# Who runs all files has made a cluster to copy, with checksums, too.
+	# INITDB_TEMPLATE is a cluster to copy, which has checksums already.
 	$node->init(
 		defined $ENV{INITDB_TEMPLATE} ? () : (extra => ['--data-checksums']),
 		%params);
 	$node->append_conf('postgresql.conf', $settings);
 
-	# From 19 on there may be more I/O workers in a moment than those that a test
-	# has stopped.
+	# From 19 on, the server may start more I/O workers after a test has stopped
+	# those that there were.
 	$node->append_conf('postgresql.conf', "io_min_workers = 3\nio_max_workers = 3\n")
 	  if $node->pg_version =~ /^(19|[2-9]\d)/;
 	return $node;
 }
 
-# Start a server where pg_buffercache can be created; without it, leave the whole
-# file out.
+# Start the server.  If pg_buffercache is not installed, skip the whole file.
 sub start_with_buffercache
 {
 	my ($node) = @_;
@@ -107,8 +108,9 @@ sub configure
 	$node->restart;
 }
 
-# Reload.  Once a new session sees the setting, which it has from the postmaster,
-# all others, recovery too, have been told that there is something to reload.
+# Reload, and wait until a new session sees the setting.  That session has it from
+# the postmaster, so by then the postmaster has told all other processes, recovery
+# included, to reload.
 sub reload
 {
 	my ($node, $name, $value) = @_;
@@ -127,8 +129,8 @@ sub switch
 	reload($node, 'pg_ringctl.enabled', $to);
 }
 
-# A table with the numbers from 1 on, each in a page of its own, which nobody
-# has read yet: its first scan dirties every page, and needs WAL for that.
+# A table with the numbers from 1 on, each in a page of its own, which no session
+# has read yet: the first scan dirties every page, and writes WAL for it.
 sub load_table
 {
 	my ($node, $table, $pages, $database) = @_;
@@ -160,6 +162,13 @@ sub counters
 	);
 }
 
+# The counts of small scans stay pending in their session for a while.  Make these
+# sessions flush them, so that others see them.
+sub flush_counts
+{
+	$_->query_safe('SELECT FROM pg_ringctl_stats_info') foreach @_;
+}
+
 # A session that goes on after an error.
 sub session
 {
@@ -167,7 +176,7 @@ sub session
 
 	my $session =
 	  $node->background_psql($database // 'postgres', on_error_stop => 0);
-	# Not the whole session has to be over within the time that a query has.
+	# The time limit is for each query, not for the whole session.
 	$session->set_query_timer_restart;
 	return $session;
 }
@@ -230,8 +239,9 @@ sub open_gate
 	$gate->quit;
 }
 
-# A gate for every process of a parallel query: in "through_barrier(id, 100)" they
-# wait from the row 100 on while somebody else has locked the table "barrier".
+# A gate for every process of a parallel query: in "through_barrier(id, 100)", a
+# process waits from row 100 on while another session has locked the table
+# "barrier".
 sub create_barrier
 {
 	my ($node) = @_;
@@ -254,7 +264,11 @@ sub start_query
 {
 	my ($session, $query) = @_;
 
-	$session->query_until(qr/started/, "\\echo started\n$query;\n");
+	my $output = $session->query_until(qr/^started\n/m, "\\echo started\n$query;\n");
+
+	# A short query may have ended already.  Keep its output, which query_until()
+	# has cleared.
+	$session->{stdout} = $output =~ s/^.*?started\n//sr;
 }
 
 # Wait until the session with that pid stands at the gate.
@@ -286,9 +300,9 @@ sub rows_add_up
 			'postgres', q(
 SELECT count(*) > 0,
        count(*) FILTER (WHERE blks_read <> fills + reuses + escapes_pinned + escapes_adopted),
-       count(*) FILTER (WHERE blocks <> blks_hit + blks_read + blks_unringed),
-       count(*) FILTER (WHERE unconsumed NOT BETWEEN 0 AND blocks OR (share_waits = 0) <> (share_wait_ms = 0)),
-       count(*) FILTER (WHERE least(scans, workers, blks_hit, blks_read, blks_unringed, fills, reuses,
+       count(*) FILTER (WHERE blocks <> blks_hit + blks_read),
+       count(*) FILTER (WHERE blks_unconsumed NOT BETWEEN 0 AND blocks OR (scan_sharing_waits = 0) <> (scan_sharing_wait_time = 0)),
+       count(*) FILTER (WHERE least(scans, workers_launched, blks_hit, blks_read, fills, reuses,
                                     escapes_pinned, escapes_dirty, escapes_adopted, slots_lost) < 0)
   FROM pg_ringctl_stats)),
 		't|0|0|0|0',
@@ -309,7 +323,8 @@ SELECT count(*) = 0 FROM pg_buffercache
 		"$name: no page of $table is pinned");
 }
 
-# No page of the table stays in shared buffers, but for those that are pinned.
+# Evict all pages of the table from shared buffers, except for those that are
+# pinned.
 sub evict_pages
 {
 	my ($session, $table) = @_;
@@ -322,7 +337,7 @@ sub evict_pages
 my $crash =
   qr/PANIC: |TRAP: |resource was not closed|was terminated by signal/;
 
-# The server had to warn, but nothing worse happened.
+# The server's log has warnings and errors, but nothing worse.
 sub nobody_crashed
 {
 	my ($node, $name) = @_;
@@ -332,7 +347,7 @@ sub nobody_crashed
 		qr/$crash|leak/, "$name: nothing but warnings and errors in the server's log");
 }
 
-# The server had nothing to complain about.
+# The server's log has no warnings, and nothing worse.
 sub log_is_clean
 {
 	my ($node, $name) = @_;
@@ -344,7 +359,7 @@ sub log_is_clean
 		"$name: nothing suspicious in the server's log");
 }
 
-# The reason why there can be no other library here, if there is one.
+# Why no library can be compiled here; nothing if one can.
 sub why_not_compile
 {
 	my ($out, $err, $cc, $makefile);
@@ -369,14 +384,14 @@ sub compile
 	my $dir = PostgreSQL::Test::Utils::tempdir;
 	local %ENV = %ENV;
 
-	# what an outer make has left there
+	# an outer make may have set these
 	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
 
-	mkdir "$dir/src" or die "cannot create $dir/src: $!";
 	foreach my $path (map { glob("$source/$_") } 'Makefile',
-		'*.c', '*.sql', '*.control', 'src/*.[ch]')
+		'*.c', '*.sql', '*.control', 'src/*.[ch]', 'src/*/*.[ch]')
 	{
-		my $in = $path =~ m{/src/[^/]+$} ? "$dir/src" : $dir;
+		my $in = $path =~ m{/(src(?:/[^/]+)?)/[^/]+$} ? "$dir/$1" : $dir;
+		make_path($in);
 		copy($path, $in) or die "cannot copy $path: $!";
 	}
 	system_or_bail('make', '-s', '-j4', '-C', $dir, 'PG_CONFIG=pg_config',

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * faults.h
- *	  Let the n-th request for memory, or for something that needs some, fail.
+ *	  Let the n-th request for memory, or for something that needs memory, fail.
  *
  * t/018_faults.pl compiles the library with this in front of every file.  After
- * SET faults.at = n, the n-th call of one of the functions below, from one of
- * ours, raises an error instead; 0 is none.
+ * SET faults.at = n, our n-th call of one of the functions below raises an error
+ * instead.  If n is 0, no call fails.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -39,8 +39,9 @@
 
 extern void faults_count(void);
 
-/* Every file has it, the library one. */
-__attribute__((weak)) void
+/* Every object file has this function; the library has it once. */
+__attribute__((weak))
+void
 faults_count(void)
 {
 	static int	at = 0;

@@ -1,0 +1,410 @@
+/*-------------------------------------------------------------------------
+ *
+ * heap_am.c
+ *	  Functions of ours in the place of heap's, for one relation at a time.
+ *
+ * COPY, index builds and fetches of TOAST values use a table without a plan
+ * node.  But they find the functions for that in the table's relcache entry, so
+ * a copy of heap's routine with some functions of ours can take the place of
+ * heap's there:
+ *
+ *	    relcache entry                  relcache entry
+ *	    of a table that we swapped      of any other table
+ *	    +------------+                  +------------+
+ *	    | rd_tableam |--> our_routine   | rd_tableam |--> heap's routine
+ *	    +------------+    |             +------------+
+ *	                      +-- scan_begin         ours, then heap's
+ *	                      +-- tuple_insert       ours, then heap's
+ *	                      +-- multi_insert       ours, then heap's
+ *	                      +-- index_fetch_tuple  ours, then heap's
+ *	                      +-- all others         heap's
+ *
+ * There are two kinds of swaps:
+ *
+ * A. A catch is for the next scan, or bulk insertion, that begins.  When it
+ *	  begins, heap's routine is put back first, because heap_getnext() refuses
+ *	  any other.  A scan drops the catch of an insertion, too.  A catch
+ *	  holds no reference to the relcache entry: ALTER TABLE and others refuse
+ *	  to touch a table that has more references than they expect.  So if the
+ *	  entry is invalidated, the catch is forgotten, and the server does as it
+ *	  would without us.  The entry can't vanish without an invalidation.
+ * B. A hold is for all fetches by an index, until it is released.  It does hold
+ *	  a reference, so that the entry stays where it is.  If the entry is
+ *	  invalidated, it is rebuilt with heap's routine, and we swap it again.  If
+ *	  a scan of the table begins, as for REINDEX, heap's routine is put back for
+ *	  good.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "common/heap_am.h"
+#include "compat.h"
+#include "lib/ilist.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+
+struct HeapAmSwap
+{
+	dlist_node	node;
+	Relation	rel;
+	Oid			relid;
+	ScanBegunMtd scan_begun;	/* a catch: what is called with the scan, */
+	InsertBegunMtd insert_begun;	/* or with the state of the insertion */
+	BeforeFetchMtd before_fetch;	/* a hold: what is called for a tuple */
+	void	   *arg;
+	ResourceOwner owner;		/* a hold: has the reference; NULL if it was
+								 * given back */
+	bool		over;			/* a hold: heap's routine was put back */
+};
+
+static const TableAmRoutine *heap = NULL;
+static TableAmRoutine our_routine;
+
+static dlist_head catches = DLIST_STATIC_INIT(catches);
+static dlist_head holds = DLIST_STATIC_INIT(holds);
+
+/* --- The functions of our routine --- */
+
+static HeapAmSwap *
+find_swap(dlist_head *swaps, Relation rel)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, swaps)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (swap->rel == rel)
+			return swap;
+	}
+	return NULL;
+}
+
+/* Put heap's routine back, unless the relation is swapped for another reason. */
+static void
+swap_back(Relation rel)
+{
+	if (rel->rd_tableam == &our_routine &&
+		find_swap(&catches, rel) == NULL && find_swap(&holds, rel) == NULL)
+		rel->rd_tableam = heap;
+}
+
+static void
+drop_catch(HeapAmSwap *swap)
+{
+	dlist_delete(&swap->node);
+	swap_back(swap->rel);
+	pfree(swap);
+}
+
+/* From now on fetches do not pass through us. */
+static void
+end_hold(HeapAmSwap *swap)
+{
+	if (swap->over)
+		return;
+	dlist_delete(&swap->node);
+	swap->over = true;
+	swap_back(swap->rel);
+}
+
+/* End a hold, and give its reference back. */
+static void
+let_go(HeapAmSwap *swap)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+
+	end_hold(swap);
+	if (swap->owner == NULL)
+		return;
+	CurrentResourceOwner = swap->owner;
+	RelationDecrementReferenceCount(swap->rel);
+	CurrentResourceOwner = owner;
+	swap->owner = NULL;
+}
+
+static TableScanDesc
+our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
+			   ParallelTableScanDesc pscan, uint32 flags)
+{
+	HeapAmSwap *swap = find_swap(&catches, rel);
+	HeapAmSwap *hold = find_swap(&holds, rel);
+	ScanBegunMtd begun = swap ? swap->scan_begun : NULL;
+	TableScanDesc scan;
+
+	if (hold != NULL)
+		let_go(hold);
+	if (swap != NULL)
+		drop_catch(swap);
+	swap_back(rel);
+	scan = heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
+	if (begun != NULL)
+		begun(scan);
+	return scan;
+}
+
+/* A row is to be inserted: if this is the insertion to be caught, call back. */
+static void
+before_insertion(Relation rel, BulkInsertStateData *bistate)
+{
+	HeapAmSwap *swap = find_swap(&catches, rel);
+	InsertBegunMtd begun = swap ? swap->insert_begun : NULL;
+
+	if (begun == NULL || bistate == NULL)
+		return;
+	drop_catch(swap);
+	begun(bistate);
+}
+
+static void
+our_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+				 compat_insert_options options, BulkInsertStateData *bistate)
+{
+	before_insertion(rel, bistate);
+	heap->tuple_insert(rel, slot, cid, options, bistate);
+}
+
+static void
+our_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid,
+				 compat_insert_options options, BulkInsertStateData *bistate)
+{
+	before_insertion(rel, bistate);
+	heap->multi_insert(rel, slots, nslots, cid, options, bistate);
+}
+
+static bool
+our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
+					  Snapshot snapshot, TupleTableSlot *slot,
+					  bool *call_again, bool *all_dead)
+{
+	HeapAmSwap *swap = find_swap(&holds, scan->rel);
+
+	if (swap != NULL && !*call_again)
+		swap->before_fetch(scan, tid, swap->arg);
+	return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
+}
+
+/* --- Swaps --- */
+
+/* A relcache entry was invalidated; InvalidOid stands for all of them. */
+static void
+relation_invalidated(Datum arg pg_attribute_unused(), Oid relid)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &catches)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (relid == InvalidOid || relid == swap->relid)
+		{
+			dlist_delete(&swap->node);
+			pfree(swap);
+		}
+	}
+	dlist_foreach_modify(iter, &holds)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if ((relid == InvalidOid || relid == swap->relid) &&
+			swap->rel->rd_tableam == heap)
+			swap->rel->rd_tableam = &our_routine;
+	}
+}
+
+static void
+make_routine(void)
+{
+	if (heap != NULL)
+		return;
+	heap = GetHeapamTableAmRoutine();
+	our_routine = *heap;
+	our_routine.scan_begin = our_scan_begin;
+	our_routine.tuple_insert = our_tuple_insert;
+	our_routine.multi_insert = our_multi_insert;
+	our_routine.index_fetch_tuple = our_index_fetch_tuple;
+	CacheRegisterRelcacheCallback(relation_invalidated, (Datum) 0);
+}
+
+/*
+ * heap_am_is_heap
+ *		Is the relation a heap, swapped or not?
+ */
+bool
+heap_am_is_heap(Relation rel)
+{
+	return rel->rd_tableam == GetHeapamTableAmRoutine() ||
+		rel->rd_tableam == &our_routine;
+}
+
+static HeapAmSwap *
+make_swap(Relation rel)
+{
+	HeapAmSwap *swap;
+
+	make_routine();
+	swap = MemoryContextAllocZero(TopMemoryContext, sizeof(HeapAmSwap));
+	swap->rel = rel;
+	swap->relid = RelationGetRelid(rel);
+	return swap;
+}
+
+/*
+ * A catch for this relation, which the caller has locked; NULL if there is one
+ * already.
+ */
+static HeapAmSwap *
+make_catch(Relation rel)
+{
+	HeapAmSwap *swap;
+
+	Assert(heap_am_is_heap(rel));
+	if (find_swap(&catches, rel) != NULL)
+		return NULL;
+	swap = make_swap(rel);
+	dlist_push_tail(&catches, &swap->node);
+	rel->rd_tableam = &our_routine;
+	return swap;
+}
+
+/*
+ * heap_am_catch_scan
+ *		Call begun() with the next scan of the relation that begins in this
+ *		process.
+ *
+ * The relation is a heap, which the caller has locked.  There is no effect if
+ * something is to be caught there already.
+ */
+void
+heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
+{
+	HeapAmSwap *swap = make_catch(rel);
+
+	if (swap != NULL)
+		swap->scan_begun = begun;
+}
+
+/*
+ * heap_am_catch_insertion
+ *		The same for the next bulk insertion.
+ */
+void
+heap_am_catch_insertion(Relation rel, InsertBegunMtd begun)
+{
+	HeapAmSwap *swap = make_catch(rel);
+
+	if (swap != NULL)
+		swap->insert_begun = begun;
+}
+
+/*
+ * heap_am_ncatches
+ *		The number of scans and insertions that are to be caught.
+ */
+int
+heap_am_ncatches(void)
+{
+	int			n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &catches)
+		n++;
+	return n;
+}
+
+/*
+ * heap_am_drop_catches
+ *		Of the catches, keep this number, the oldest ones.
+ */
+void
+heap_am_drop_catches(int keep)
+{
+	for (int n = heap_am_ncatches(); n > keep; n--)
+		drop_catch(dlist_container(HeapAmSwap, node, dlist_tail_node(&catches)));
+}
+
+/*
+ * heap_am_hold
+ *		Call before_fetch() with arg before a tuple of the relation is fetched
+ *		by an index.
+ *
+ * The relation is a heap, which the caller has opened.  The reference that this takes belongs to the current
+ * resource owner.  The result is for heap_am_release(), or heap_am_forget() if
+ * the resource owner's query fails.
+ */
+HeapAmSwap *
+heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
+{
+	HeapAmSwap *swap = make_swap(rel);
+
+	Assert(heap_am_is_heap(rel));
+	swap->before_fetch = before_fetch;
+	swap->arg = arg;
+	swap->owner = CurrentResourceOwner;
+	RelationIncrementReferenceCount(rel);
+	dlist_push_head(&holds, &swap->node);
+	rel->rd_tableam = &our_routine;
+	return swap;
+}
+
+/*
+ * heap_am_is_held
+ *		Is there a hold on the relation?
+ */
+bool
+heap_am_is_held(Oid relid)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &holds)
+	{
+		if (dlist_container(HeapAmSwap, node, iter.cur)->relid == relid)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * heap_am_let_go
+ *		The relation is about to be dropped: if there is a hold on it, fetches do
+ *		not pass through us from now on, and it has no reference of ours.
+ */
+void
+heap_am_let_go(Oid relid)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &holds)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (swap->relid == relid)
+			let_go(swap);
+	}
+}
+
+/*
+ * heap_am_release
+ *		End a hold, and give its reference back.
+ */
+void
+heap_am_release(HeapAmSwap *swap)
+{
+	let_go(swap);
+	pfree(swap);
+}
+
+/*
+ * heap_am_forget
+ *		End a hold whose resource owner is about to give the reference back.
+ */
+void
+heap_am_forget(HeapAmSwap *swap)
+{
+	end_hold(swap);
+	pfree(swap);
+}

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * heap_am.h
+ *	  Functions of ours in the place of heap's, for one relation at a time.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_HEAP_AM_H
+#define RINGCTL_HEAP_AM_H
+
+#include "access/hio.h"
+#include "access/tableam.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+
+/* Called with a scan that was caught, before the scan has read a block. */
+typedef void (*ScanBegunMtd) (TableScanDesc scan);
+
+/* Called with the state of a bulk insertion that was caught, before its first row. */
+typedef void (*InsertBegunMtd) (BulkInsertStateData *bistate);
+
+/* Called before heap fetches the tuple of an index scan; see heap_am_hold(). */
+typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void *arg);
+
+/* A relation whose fetches pass through us. */
+typedef struct HeapAmSwap HeapAmSwap;
+
+extern bool heap_am_is_heap(Relation rel);
+extern void heap_am_catch_scan(Relation rel, ScanBegunMtd begun);
+extern void heap_am_catch_insertion(Relation rel, InsertBegunMtd begun);
+extern int	heap_am_ncatches(void);
+extern void heap_am_drop_catches(int keep);
+extern HeapAmSwap *heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg);
+extern bool heap_am_is_held(Oid relid);
+extern void heap_am_let_go(Oid relid);
+extern void heap_am_release(HeapAmSwap *swap);
+extern void heap_am_forget(HeapAmSwap *swap);
+
+#endif							/* RINGCTL_HEAP_AM_H */

@@ -1,0 +1,73 @@
+/*-------------------------------------------------------------------------
+ *
+ * results.c
+ *	  The rows that our functions return.
+ *
+ * How many columns a function returns is declared in SQL.  How many are filled
+ * is decided in C.  Between the installation of a new library and ALTER
+ * EXTENSION UPDATE these numbers may differ, and so they may in a session that
+ * still has the old library after the update.  Then the function must not
+ * return anything: it would read past the end of its values.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/results.h"
+#include "funcapi.h"
+#include "utils/regproc.h"
+
+/*
+ * Raise an error (55000) if the function is not declared with this number of
+ * columns.  New columns are only ever added, so the side that has fewer of them
+ * is the older one.
+ */
+static void
+check_columns(FunctionCallInfo fcinfo, TupleDesc declared, int ncolumns)
+{
+	if (declared->natts == ncolumns)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("SQL objects of extension \"%s\" are of another version than its library",
+					"pg_ringctl"),
+			 errdetail("Function %s is declared with %d columns, but the library returns %d.",
+					   format_procedure(fcinfo->flinfo->fn_oid), declared->natts,
+					   ncolumns),
+			 declared->natts < ncolumns ?
+			 errhint("Run ALTER EXTENSION %s UPDATE.", "pg_ringctl") :
+			 errhint("Start a new session.")));
+}
+
+/*
+ * results_begin_set
+ *		The function returns a set of rows of this number of columns.  The rows
+ *		are to be put into the result's tuplestore.
+ */
+ReturnSetInfo *
+results_begin_set(FunctionCallInfo fcinfo, int ncolumns)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	check_columns(fcinfo, rsinfo->setDesc, ncolumns);
+	return rsinfo;
+}
+
+/*
+ * results_row_type
+ *		The type of the row, of this number of columns, that the function
+ *		returns.
+ */
+TupleDesc
+results_row_type(FunctionCallInfo fcinfo, int ncolumns)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check_columns(fcinfo, tupdesc, ncolumns);
+	return tupdesc;
+}

@@ -1,0 +1,431 @@
+/*-------------------------------------------------------------------------
+ *
+ * policies.c
+ *	  Policies of relations, kept as security labels.
+ *
+ * A policy is a text such as
+ *
+ *		scan_ring=4MB, scan_threshold=0, dirty_pages=leave
+ *
+ * which sets the parameters with these names for scans of one relation.  It is
+ * the relation's security label of our provider.  So it is transactional, only
+ * the relation's owner can set it, it is dropped with the relation, it reaches
+ * standbys, and pg_dump dumps it.  If a partition, or a child by inheritance,
+ * has no policy, the policy of its nearest ancestor holds.  If a child has
+ * several parents, the first parent with a policy, its own or an ancestor's,
+ * decides.
+ *
+ *	   measure (scan_ring=0)          measure, measure_2025: scan_ring=0
+ *	    |-- measure_2025
+ *	    `-- measure_2026 ('')         measure_2026: its own, which sets nothing
+ *
+ * The session remembers what it has found, by relation, so that a scan does
+ * not cost a search of catalogs:
+ *
+ *	   relation       policy of    is_parent: was it found as a parent?
+ *	   measure        measure      yes
+ *	   measure_2025   measure      no
+ *	   measure_2026   itself       no
+ *
+ * Most databases have no policy at all.  The session remembers that, too, and then
+ * searches nothing.
+ *
+ * SECURITY LABEL sends no invalidation message.  So our hook sends one for the
+ * relation, to all sessions, at commit.  A session that receives it forgets
+ * the relation's line.  If the relation is a parent, the lines of its
+ * descendants may be wrong, too, and the session forgets all lines.  When a
+ * relation gets or loses a parent, the server sends such a message, because
+ * the relation's columns change.  There is one exception: if the parent has no
+ * columns, no message is sent, and the session does not notice.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_seclabel.h"
+#include "commands/seclabel.h"
+#include "common/hashfn.h"
+#include "common/relations.h"
+#include "miscadmin.h"
+#include "policies/policies.h"
+#include "policies/policy_text.h"
+#include "storage/bufmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#define PROVIDER	"pg_ringctl"
+
+/* What was found for a relation: a line of the table above. */
+typedef struct Found
+{
+	Oid			relid;			/* hash key */
+	char		status;			/* hash status */
+	bool		is_parent;		/* was it found as the parent of another
+								 * relation? */
+	bool		has_policy;
+	RelationPolicy policy;
+} Found;
+
+#define SH_PREFIX		found
+#define SH_ELEMENT_TYPE	Found
+#define SH_KEY_TYPE		Oid
+#define SH_KEY			relid
+#define SH_HASH_KEY(tb, key)	murmurhash32(key)
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static found_hash *found = NULL;
+
+/*
+ * Is it known that there is a label of ours in this database, or that there is none?
+ * The first is never forgotten: to search in vain, when the last label has gone,
+ * does no harm.
+ */
+static bool labels_some = false;
+bool		labels_none = false;
+
+/* If pg_seclabel has more blocks than this, there is some label for all we know. */
+#define MOST_LABEL_BLOCKS	8
+
+static uint64 invalidations = 0;	/* invalidations received so far */
+
+/* Can relations of this kind have a policy? */
+static bool
+takes_policy(char relkind)
+{
+	return relkind == RELKIND_RELATION ||
+		relkind == RELKIND_PARTITIONED_TABLE ||
+		relkind == RELKIND_MATVIEW;
+}
+
+/*
+ * The provider's hook: the owner of an object sets its label, or drops it if
+ * label is NULL.  Raises an error if the label is not a policy, or if the
+ * object can't have one.  Otherwise invalidates what sessions remember.
+ */
+static void
+check_label(const ObjectAddress *object, const char *label)
+{
+	if (object->classId != RelationRelationId || object->objectSubId != 0 ||
+		!takes_policy(get_rel_relkind(object->objectId)))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("%s cannot have a policy", getObjectDescription(object, false)),
+				 errdetail("Only tables, partitioned tables, and materialized views can have one.")));
+	if (IsCatalogRelationOid(object->objectId) ||
+		get_rel_persistence(object->objectId) == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("relation \"%s\" cannot have a policy",
+						get_rel_name(object->objectId)),
+				 errdetail("Scans of system catalogs and of temporary tables are never touched.")));
+	if (label != NULL)
+		policy_check_label(label);
+	CacheInvalidateRelcacheByRelid(object->objectId);
+}
+
+/* A relation has changed, or, if relid is invalid, all may have changed. */
+static void
+relation_changed(Datum arg pg_attribute_unused(), Oid relid)
+{
+	Found	   *line;
+
+	labels_none = false;
+	invalidations++;
+	line = OidIsValid(relid) ? found_lookup(found, relid) : NULL;
+	if (!OidIsValid(relid) || (line != NULL && line->is_parent))
+		found_reset(found);
+	else if (line != NULL)
+		found_delete_item(found, line);
+}
+
+/*
+ * labels_register
+ *		Register our label provider, and the callback for invalidations.
+ */
+void
+labels_register(void)
+{
+	found = found_create(TopMemoryContext, 128, NULL);
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	register_label_provider(PROVIDER, check_label);
+}
+
+/* The relations that have a label of ours; at most "most" of them. */
+static List *
+labelled(Relation labels, int most)
+{
+	List	   *relids = NIL;
+	SysScanDesc scan = systable_beginscan(labels, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (list_length(relids) < most && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		struct FormData_pg_seclabel *form = (void *) GETSTRUCT(tuple);
+		bool		isnull;
+		Datum		provider = heap_getattr(tuple, Anum_pg_seclabel_provider,
+											RelationGetDescr(labels), &isnull);
+
+		if (form->classoid == RelationRelationId && form->objsubid == 0 &&
+			strcmp(TextDatumGetCString(provider), PROVIDER) == 0)
+			relids = lappend_oid(relids, form->objoid);
+	}
+	systable_endscan(scan);
+	return relids;
+}
+
+static bool
+search_any_label(void)
+{
+	Relation	labels = table_open(SecLabelRelationId, AccessShareLock);
+	bool		any = RelationGetNumberOfBlocks(labels) > MOST_LABEL_BLOCKS ||
+		labelled(labels, 1) != NIL;
+
+	table_close(labels, AccessShareLock);
+	return any;
+}
+
+/* May any relation of this database have a policy? */
+static bool
+any_label(void)
+{
+	uint64		invalidations_before = invalidations;
+
+	if (!labels_some)
+		labels_some = search_any_label();
+	labels_none = !labels_some && invalidations == invalidations_before;
+	return labels_some;
+}
+
+/*
+ * The parents of a relation, in order; without a partitioned table from which
+ * the relation is being detached.
+ */
+static List *
+parents_of(Oid relid)
+{
+	List	   *parents = NIL;
+	Relation	inherits = table_open(InheritsRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, NULL,
+							  1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_inherits form = (Form_pg_inherits) GETSTRUCT(tuple);
+
+		if (!form->inhdetachpending)
+			parents = lappend_oid(parents, form->inhparent);
+	}
+	systable_endscan(scan);
+	table_close(inherits, AccessShareLock);
+	return parents;
+}
+
+static bool find_policy(Oid relid, bool as_parent, RelationPolicy *policy);
+
+/* Search the catalogs for a relation's policy. */
+static bool
+search_policy(Oid relid, RelationPolicy *policy)
+{
+	ObjectAddress object;
+	char	   *label;
+	ListCell   *lc;
+
+	ObjectAddressSet(object, RelationRelationId, relid);
+	label = GetSecurityLabel(&object, PROVIDER);
+	if (label != NULL)
+	{
+		PolicySettings settings;
+
+		policy_split(label, &settings);
+		memset(policy, 0, sizeof(RelationPolicy));
+		policy->relid = relid;
+		policy_read(&settings, policy);
+		return true;
+	}
+	foreach(lc, parents_of(relid))
+	{
+		if (find_policy(lfirst_oid(lc), true, policy))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Find a relation's policy, in what is remembered or else in the catalogs, and
+ * remember it.  If an invalidation comes meanwhile, do not remember it, so
+ * that the next call searches again.
+ */
+static bool
+find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
+{
+	Found	   *line = found_lookup(found, relid);
+	uint64		invalidations_before = invalidations;
+	bool		has_policy;
+	bool		exists;
+
+	if (line != NULL)
+	{
+		line->is_parent |= as_parent;
+		*policy = line->policy;
+		return line->has_policy;
+	}
+
+	check_stack_depth();
+	has_policy = search_policy(relid, policy);
+
+	if (invalidations == invalidations_before)
+	{
+		line = found_insert(found, relid, &exists);
+		line->is_parent = as_parent;
+		line->has_policy = has_policy;
+		if (has_policy)
+			line->policy = *policy;
+	}
+	return has_policy;
+}
+
+/*
+ * labels_policy
+ *		The policy of a relation, its own or else its nearest ancestor's; NULL
+ *		if there is none.  The result is valid until the next call.
+ */
+const RelationPolicy *
+labels_policy(Oid relid)
+{
+	static RelationPolicy policy;
+	Found	   *line;
+	MemoryContext context;
+	MemoryContext oldcontext;
+	bool		has_policy;
+
+	/*
+	 * If the transaction has the relation's lock already, invalidations may
+	 * not have been processed for a long time.
+	 */
+	AcceptInvalidationMessages();
+	if (labels_none)
+		return NULL;
+	line = found_lookup(found, relid);
+	if (likely(line != NULL))
+		return line->has_policy ? &line->policy : NULL;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "pg_ringctl policy",
+									ALLOCSET_SMALL_SIZES);
+	oldcontext = MemoryContextSwitchTo(context);
+	has_policy = any_label() && find_policy(relid, false, &policy);
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(context);
+	return has_policy ? &policy : NULL;
+}
+
+/* The slow path of labels_may_have_policy(). */
+bool
+labels_look_up(Oid relid)
+{
+	Found	   *line = found_lookup(found, relid);
+
+	return line ? line->has_policy : labels_policy(relid) != NULL;
+}
+
+/* Raise an error if the relation exists and the user does not own it. */
+static void
+check_owner(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name != NULL && !object_ownercheck(RelationRelationId, relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)), name);
+}
+
+/*
+ * labels_check_writable
+ *		Raise an error if labels cannot be set now.  function: name of the function
+ *		that the user has called.
+ */
+void
+labels_check_writable(const char *function)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", function),
+				 errhint("Set policies on the primary; they hold here, too.")));
+	PreventCommandIfReadOnly(function);
+}
+
+/*
+ * labels_set
+ *		Set a relation's label, or drop it if label is NULL, as SECURITY LABEL
+ *		does.  Returns whether the relation had a label.
+ *
+ * The relation stays locked until the transaction ends.
+ */
+bool
+labels_set(Oid relid, const char *label)
+{
+	ObjectAddress object;
+	Relation	rel;
+	bool		had_label;
+
+	/*
+	 * Check the owner before locking, too: only the owner may block vacuum,
+	 * for example.
+	 */
+	check_owner(relid);
+	rel = relations_open(relid, ShareUpdateExclusiveLock);
+	check_owner(relid);
+	if (!takes_policy(rel->rd_rel->relkind))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("relation \"%s\" cannot have a policy",
+						RelationGetRelationName(rel)),
+				 errdetail_relkind_not_supported(rel->rd_rel->relkind)));
+
+	ObjectAddressSet(object, RelationRelationId, relid);
+	check_label(&object, label);
+	had_label = GetSecurityLabel(&object, PROVIDER) != NULL;
+	SetSecurityLabel(&object, PROVIDER, label);
+	relation_close(rel, NoLock);
+	return had_label;
+}
+
+/*
+ * labels_relations
+ *		A list of the OIDs of all relations of this database that have a label.
+ */
+List *
+labels_relations(void)
+{
+	Relation	labels = table_open(SecLabelRelationId, AccessShareLock);
+	List	   *relids = labelled(labels, PG_INT32_MAX);
+
+	table_close(labels, AccessShareLock);
+	return relids;
+}

@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * policies.h
+ *	  Policies of relations, kept as security labels.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_POLICIES_H
+#define RINGCTL_POLICIES_H
+
+#include "nodes/pg_list.h"
+#include "params.h"
+
+/* A relation's policy.  What it does not set is as the parameter says. */
+typedef struct RelationPolicy
+{
+	Oid			relid;			/* relation that has the label: itself, or an
+								 * ancestor */
+	bool		sets_scan_ring;
+	int			scan_ring;		/* kB, as pg_ringctl.scan_ring */
+	bool		sets_scan_threshold;
+	int			scan_threshold; /* blocks, as pg_ringctl.scan_threshold */
+	bool		sets_dirty_pages;
+	DirtyPages	dirty_pages;
+} RelationPolicy;
+
+extern void labels_register(void);
+extern const RelationPolicy *labels_policy(Oid relid);
+extern bool labels_look_up(Oid relid);
+extern void labels_check_writable(const char *function);
+extern bool labels_set(Oid relid, const char *label);
+extern List *labels_relations(void);
+
+extern bool labels_none;
+
+/*
+ * labels_may_have_policy
+ *		As far as this session knows, does the relation have a policy?  Cheap
+ *		enough to be called for each relation of each query.
+ *
+ * If another session has set a policy, this session knows it when it has
+ * received the invalidation message, with the next lock that it takes.
+ */
+static inline bool
+labels_may_have_policy(Oid relid)
+{
+	return !labels_none && labels_look_up(relid);
+}
+
+#endif							/* RINGCTL_POLICIES_H */

@@ -1,0 +1,267 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy_text.c
+ *	  A policy as text.
+ *
+ * A policy is stored as a label.  Users set and see one setting at a time.
+ * Scans use numbers:
+ *
+ *	  "scan_ring=1024kB, dirty_pages=Leave"			a label, as it is written
+ *				|
+ *				v  policy_split()
+ *	  {"1024kB", NULL, "Leave"}						settings
+ *				|							^
+ *				v  policy_read()			|  policy_spell()
+ *	  {scan_ring: 1024, dirty_pages: DIRTY_LEAVE}	the policy
+ *
+ * We spell a value as SHOW spells that of the parameter: "1MB", "leave".
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <limits.h>
+
+#include "common/arguments.h"
+#include "lib/stringinfo.h"
+#include "policies/policy_text.h"
+#include "utils/guc.h"
+
+#define KB_PER_BLOCK	(BLCKSZ / 1024)
+
+/* The longest label, in bytes: several times what can be said. */
+#define MAX_LABEL		1000
+
+static const char *const dirty_pages_names[] = {
+	[DIRTY_WRITE] = "write",
+	[DIRTY_LEAVE] = "leave",
+};
+
+/*
+ * policy_setting_name
+ *		The name of a setting, which is also that of a parameter.
+ */
+const char *
+policy_setting_name(PolicySetting setting)
+{
+#define NAME(setting, name)		[setting] = name,
+	static const char *const names[] = {POLICY_SETTINGS(NAME)};
+#undef NAME
+
+	return names[setting];
+}
+
+/* Remove white space at both ends of a string.  Changes the string. */
+static char *
+trim(char *string)
+{
+	char	   *end = string + strlen(string);
+
+	while (isspace((unsigned char) *string))
+		string++;
+	while (end > string && isspace((unsigned char) end[-1]))
+		end--;
+	*end = '\0';
+	return string;
+}
+
+/* The setting with this name; -1 if there is none. */
+static int
+setting_number(const char *name)
+{
+	for (int i = 0; i < NUM_POLICY_SETTINGS; i++)
+		if (pg_strcasecmp(name, policy_setting_name(i)) == 0)
+			return i;
+	return -1;
+}
+
+static void
+malformed(const char *label, const char *item, bool twice)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid policy: \"%s\"", label),
+			 *item == '\0' ? errdetail("A setting is missing before or after a comma.") :
+			 twice ? errdetail("\"%s\" sets what is set already.", item) :
+			 errdetail("\"%s\" is not a setting.", item),
+			 errhint("A policy is a list of settings, separated by commas, such as "
+					 "\"scan_ring=4MB, scan_threshold=0, dirty_pages=leave\"; "
+					 "each is optional, and takes what the parameter of that name takes.")));
+}
+
+/*
+ * Split a label into its settings.  If strict, raises an error if there is
+ * anything else in it; otherwise ignores that.
+ */
+static void
+split_label(const char *label, PolicySettings *settings, bool strict)
+{
+	char	   *rest = pstrdup(label);
+	char	   *item;
+
+	memset(settings, 0, sizeof(PolicySettings));
+	if (*trim(pstrdup(label)) == '\0')
+		return;					/* sets nothing */
+	while ((item = strsep(&rest, ",")) != NULL)
+	{
+		char	   *whole = trim(pstrdup(item));
+		char	   *value = strchr(item, '=');
+		int			setting = -1;
+
+		if (value != NULL)
+		{
+			*value++ = '\0';
+			setting = setting_number(trim(item));
+		}
+		if (setting >= 0 && settings->values[setting] == NULL)
+			settings->values[setting] = trim(value);
+		else if (strict)
+			malformed(label, whole, setting >= 0);
+	}
+}
+
+/*
+ * policy_split
+ *		The settings in a label, as they are written there.
+ */
+void
+policy_split(const char *label, PolicySettings *settings)
+{
+	split_label(label, settings, false);
+}
+
+static int
+parse_ring(const char *value)
+{
+	return args_check_ring("scan_ring",
+						   args_parse_size("scan_ring", value, GUC_UNIT_KB),
+						   "-1 means that the size is chosen, 0 means no ring.");
+}
+
+static int
+parse_threshold(const char *value)
+{
+	int			blocks = args_parse_size("scan_threshold", value, GUC_UNIT_BLOCKS);
+
+	args_check_between("scan_threshold", blocks, -1, INT_MAX);
+	return blocks;
+}
+
+/* The value of dirty_pages with this name; -1 if there is none. */
+static int
+dirty_pages_number(const char *value)
+{
+	for (int i = 0; i < (int) lengthof(dirty_pages_names); i++)
+		if (pg_strcasecmp(value, dirty_pages_names[i]) == 0)
+			return i;
+	return -1;
+}
+
+/*
+ * policy_check_settings
+ *		Raise an error (22023) if the parameter does not take the value of a
+ *		setting.
+ */
+void
+policy_check_settings(const PolicySettings *settings)
+{
+	const char *dirty_pages = settings->values[SETS_DIRTY_PAGES];
+
+	if (settings->values[SETS_SCAN_RING] != NULL)
+		(void) parse_ring(settings->values[SETS_SCAN_RING]);
+	if (settings->values[SETS_SCAN_THRESHOLD] != NULL)
+		(void) parse_threshold(settings->values[SETS_SCAN_THRESHOLD]);
+	if (dirty_pages != NULL && dirty_pages_number(dirty_pages) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for \"%s\": \"%s\"", "dirty_pages", dirty_pages),
+				 errhint("Valid values are \"write\" and \"leave\".")));
+}
+
+/*
+ * policy_check_label
+ *		Raise an error (22023) if the label is not a policy.
+ */
+void
+policy_check_label(const char *label)
+{
+	PolicySettings settings;
+
+	if (strlen(label) > MAX_LABEL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid policy"),
+				 errdetail("It has %zu bytes; a policy has at most %d.",
+						   strlen(label), MAX_LABEL)));
+	split_label(label, &settings, true);
+	policy_check_settings(&settings);
+}
+
+/*
+ * policy_read
+ *		Read the settings into the members of the policy that stand for them.
+ *
+ * The values were checked when they were set.  A value that is not valid all
+ * the same is ignored.
+ */
+void
+policy_read(const PolicySettings *settings, RelationPolicy *policy)
+{
+	const char *ring = settings->values[SETS_SCAN_RING];
+	const char *threshold = settings->values[SETS_SCAN_THRESHOLD];
+	const char *dirty_pages = settings->values[SETS_DIRTY_PAGES];
+
+	policy->sets_scan_ring = ring != NULL &&
+		parse_int(ring, &policy->scan_ring, GUC_UNIT_KB, NULL);
+	policy->sets_scan_threshold = threshold != NULL &&
+		parse_int(threshold, &policy->scan_threshold, GUC_UNIT_BLOCKS, NULL);
+	policy->sets_dirty_pages = dirty_pages != NULL &&
+		dirty_pages_number(dirty_pages) >= 0;
+	if (policy->sets_dirty_pages)
+		policy->dirty_pages = dirty_pages_number(dirty_pages);
+}
+
+/*
+ * policy_spell
+ *		The settings of a policy as text, each spelled as SHOW spells the parameter
+ *		of that name.
+ */
+void
+policy_spell(const RelationPolicy *policy, PolicySettings *settings)
+{
+	memset(settings, 0, sizeof(PolicySettings));
+	if (policy->sets_scan_ring)
+		settings->values[SETS_SCAN_RING] = args_spell_size(policy->scan_ring);
+	if (policy->sets_scan_threshold)
+	{
+		int64		blocks = policy->scan_threshold;
+
+		settings->values[SETS_SCAN_THRESHOLD] =
+			args_spell_size(blocks > 0 ? blocks * KB_PER_BLOCK : blocks);
+	}
+	if (policy->sets_dirty_pages)
+		settings->values[SETS_DIRTY_PAGES] =
+			pstrdup(dirty_pages_names[policy->dirty_pages]);
+}
+
+/*
+ * policy_write
+ *		The label of a policy with these settings.
+ */
+char *
+policy_write(const PolicySettings *settings)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < NUM_POLICY_SETTINGS; i++)
+	{
+		if (settings->values[i] != NULL)
+			appendStringInfo(&buf, "%s%s=%s", buf.len > 0 ? ", " : "",
+							 policy_setting_name(i), settings->values[i]);
+	}
+	return buf.data;
+}

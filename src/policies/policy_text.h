@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy_text.h
+ *	  A policy as text.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_POLICY_TEXT_H
+#define RINGCTL_POLICY_TEXT_H
+
+#include "policies/policies.h"
+
+/* The settings of a policy, in the order in which users see them. */
+#define POLICY_SETTINGS(SETTING) \
+	SETTING(SETS_SCAN_RING, "scan_ring") \
+	SETTING(SETS_SCAN_THRESHOLD, "scan_threshold") \
+	SETTING(SETS_DIRTY_PAGES, "dirty_pages")
+
+#define POLICY_SETTING_MEMBER(setting, name)	setting,
+
+typedef enum PolicySetting
+{
+	POLICY_SETTINGS(POLICY_SETTING_MEMBER)
+	NUM_POLICY_SETTINGS,
+} PolicySetting;
+
+/* The settings of a policy as text; NULL where it has none. */
+typedef struct PolicySettings
+{
+	char	   *values[NUM_POLICY_SETTINGS];
+} PolicySettings;
+
+extern const char *policy_setting_name(PolicySetting setting);
+extern void policy_split(const char *label, PolicySettings *settings);
+extern void policy_check_label(const char *label);
+extern void policy_check_settings(const PolicySettings *settings);
+extern void policy_read(const PolicySettings *settings, RelationPolicy *policy);
+extern void policy_spell(const RelationPolicy *policy, PolicySettings *settings);
+extern char *policy_write(const PolicySettings *settings);
+
+#endif							/* RINGCTL_POLICY_TEXT_H */

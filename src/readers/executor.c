@@ -1,0 +1,416 @@
+/*-------------------------------------------------------------------------
+ *
+ * executor.c
+ *	  The executor's hooks: find the nodes that readers are for.
+ *
+ * When a query starts that may have a scan to give a ring, each node of its plan
+ * that a reader is for gets a function of ours for its first calls.  The
+ * reader's function puts the node's own function back as soon as it has decided
+ * what becomes of the scan:
+ *
+ *	  ExecutorStart --> take_nodes() --> node_readers[]
+ *	                                      SeqScan       --> seqscan.c
+ *	                                      TidRangeScan  --> tidrangescan.c
+ *	                                      BitmapHeap..  --> bitmapscan.c
+ *	                                      Gather        --> scan_workers.c
+ *
+ * A query in which no relation can matter is left alone, and so is a node that
+ * is never called.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "nodes/nodeFuncs.h"
+#include "readers/bitmapscan.h"
+#include "readers/executor.h"
+#include "readers/indexscan.h"
+#include "readers/nodes.h"
+#include "readers/scan_reader.h"
+#include "readers/scan_workers.h"
+#include "readers/seqscan.h"
+#include "readers/tidrangescan.h"
+#include "readers/toast.h"
+#include "readers/utility.h"
+#include "readers/write_ring.h"
+#include "ring/plan.h"
+#include "utils/rel.h"
+
+/* The number of blocks, of nblocks, that the node is expected to read. */
+typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
+
+static BlockNumber
+all_blocks(const PlanState *ps pg_attribute_unused(), BlockNumber nblocks)
+{
+	return nblocks;
+}
+
+/* Why the node's scan is not touched; NULL if it is. */
+typedef const char *(*ExclusionMtd) (const PlanState *ps);
+
+static const char *
+relation_exclusion(const PlanState *ps)
+{
+	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
+}
+
+/*
+ * Nodes that are taken, and what is called for their first rows.  Those that scan
+ * a relation tell whether they are excluded, and how many of its blocks they are
+ * expected to read.
+ */
+static const struct
+{
+	NodeTag		tag;
+	TakenNodeMtd first_calls;
+	ExclusionMtd exclusion;
+	ExpectedBlocksMtd expected_blocks;
+}			node_readers[] = {
+	{T_SeqScanState, seqscan_first_calls, relation_exclusion, all_blocks},
+	{T_TidRangeScanState, tidrangescan_first_call, relation_exclusion, all_blocks},
+#ifdef COMPAT_BITMAP_STREAM
+	{T_BitmapHeapScanState, bitmapscan_first_call, relation_exclusion,
+	bitmapscan_expected_blocks},
+#endif
+	{T_IndexScanState, indexscan_first_call, indexscan_exclusion, all_blocks},
+	{T_IndexOnlyScanState, indexscan_first_call, indexscan_exclusion, all_blocks},
+	{T_GatherState, scan_first_gather_call, NULL, NULL},
+	{T_GatherMergeState, scan_first_gather_call, NULL, NULL},
+};
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
+
+/* The index of the node's line in node_readers; -1 if there is none. */
+static int
+node_reader(const PlanState *ps)
+{
+	for (int i = 0; i < (int) lengthof(node_readers); i++)
+		if (nodeTag(ps) == node_readers[i].tag)
+			return i;
+	return -1;
+}
+
+/*
+ * executor_reads_ahead
+ *		Is the node one whose reader reads ahead, and has a ring only if that is
+ *		asked for?
+ */
+bool
+executor_reads_ahead(const PlanState *ps)
+{
+	return IsA(ps, IndexScanState) || IsA(ps, IndexOnlyScanState);
+}
+
+/*
+ * executor_has_reader
+ *		Is there a kind of reader for this node, which scans a relation?
+ */
+bool
+executor_has_reader(const PlanState *ps)
+{
+	int			reader = node_reader(ps);
+
+	return reader >= 0 && node_readers[reader].expected_blocks != NULL &&
+		(param_index_read_ahead || !executor_reads_ahead(ps));
+}
+
+/*
+ * executor_exclusion
+ *		Why the scan of the node, which has a kind of reader, is never touched;
+ *		NULL if it is.
+ */
+const char *
+executor_exclusion(const PlanState *ps)
+{
+	return node_readers[node_reader(ps)].exclusion(ps);
+}
+
+/*
+ * executor_expected_blocks
+ *		The number of blocks that the node, which is not excluded, is expected to
+ *		read.
+ */
+BlockNumber
+executor_expected_blocks(const PlanState *ps)
+{
+	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
+
+	return node_readers[node_reader(ps)].expected_blocks(ps, RelationGetNumberOfBlocks(rel));
+}
+
+/* A node that was taken is called for a row. */
+static TupleTableSlot *
+first_calls(PlanState *ps, int n)
+{
+	return node_readers[node_reader(ps)].first_calls(ps, n);
+}
+
+/*
+ * Does the node hand on the rows of its outer node one by one, so that a LIMIT
+ * above it ends that as well?
+ */
+static bool
+hands_on_rows(const PlanState *ps)
+{
+	return IsA(ps, ResultState) || IsA(ps, SubqueryScanState) ||
+		IsA(ps, LockRowsState) || IsA(ps, UniqueState);
+}
+
+/* A walk over the nodes of a plan. */
+typedef struct Walk
+{
+	const PlanState *root;		/* where it began */
+	const List *subplans;		/* roots of other walks */
+	const LimitState *limit;	/* gets the rows of the node; or NULL */
+} Walk;
+
+static const LimitState *
+limit_below(const PlanState *ps, const LimitState *limit)
+{
+	if (IsA(ps, LimitState))
+		return (const LimitState *) ps;
+	return hands_on_rows(ps) ? limit : NULL;
+}
+
+/*
+ * Take every node at or below ps that a reader is for, except scans that are
+ * excluded.  A subplan may be below many nodes, for example of partitions: it is
+ * left to its own walk.
+ */
+static bool
+take_nodes(PlanState *ps, void *context)
+{
+	Walk	   *walk = context;
+	const LimitState *limit = walk->limit;
+	int			reader = node_reader(ps);
+
+	if (ps != walk->root && list_member_ptr(walk->subplans, ps))
+		return false;
+	if (reader >= 0 &&
+		(node_readers[reader].exclusion == NULL ||
+		 node_readers[reader].exclusion(ps) == NULL))
+	{
+		node_take(ps);
+		if (limit != NULL && executor_reads_ahead(ps))
+			indexscan_note_limit(ps, limit);
+	}
+	walk->limit = limit_below(ps, limit);
+	(void) planstate_tree_walker(ps, take_nodes, walk);
+	walk->limit = limit;
+	return false;
+}
+
+static void
+take_nodes_of(PlanState *root, const List *subplans)
+{
+	Walk		walk = {.root = root,.subplans = subplans};
+
+	(void) take_nodes(root, &walk);
+}
+
+/* Is there a relation whose scan may be given a ring? */
+static inline bool
+has_relation_that_matters(const EState *estate)
+{
+	Relation   *rels = estate->es_relations;
+
+	for (int n = (int) estate->es_range_table_size; n > 0; n--, rels++)
+		if (*rels != NULL && policy_may_matter(*rels))
+			return true;
+	return false;
+}
+
+/* Take the nodes of the plan, and of each of its subplans. */
+static void
+take_all_nodes(QueryDesc *queryDesc)
+{
+	const List *subplans = queryDesc->estate->es_subplanstates;
+	ListCell   *lc;
+
+	take_nodes_of(queryDesc->planstate, subplans);
+	foreach(lc, subplans)
+	{
+		if (lfirst(lc) != NULL)
+			take_nodes_of((PlanState *) lfirst(lc), subplans);
+	}
+}
+
+/* A query that may have scans to give a ring is about to run. */
+static pg_noinline void
+prepare_query(QueryDesc *queryDesc)
+{
+	if ((queryDesc->estate->es_top_eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0 ||
+		queryDesc->planstate == NULL)
+		return;
+	if (IsParallelWorker())
+		enabled_listen();
+	executor_watch_runs();
+	take_all_nodes(queryDesc);
+}
+
+static void
+ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	EState	   *estate;
+
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+
+	estate = queryDesc->estate;
+	/* The EState of a query that failed may have had the same address. */
+	if (unlikely(scan_partial_query == estate))
+		scan_partial_query = NULL;
+	if (policy_mode() != MODE_OFF && has_relation_that_matters(estate))
+		prepare_query(queryDesc);
+}
+
+static inline void
+run_query(COMPAT_RUN_PARAMS)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(COMPAT_RUN_ARGS);
+	else
+		standard_ExecutorRun(COMPAT_RUN_ARGS);
+}
+
+/*
+ * Is this one of many runs of a query in one statement of the client's?  A loop
+ * in a function runs its query for each row, or for some, and to pause between
+ * them would cost more than the rows.  So from the third run on, the query's
+ * readers do not pause until the next statement.
+ */
+static bool
+is_in_loop(const EState *estate)
+{
+	static const EState *last_query = NULL;
+	static TimestampTz last_statement = 0;
+	static int	runs = 0;
+	TimestampTz statement = GetCurrentStatementStartTimestamp();
+
+	runs = estate == last_query && statement == last_statement ? runs + 1 : 0;
+	last_query = estate;
+	last_statement = statement;
+	return runs > 2;
+}
+
+/* Run a query for a limited number of rows, and let its readers pause afterwards. */
+static void
+run_and_pause(COMPAT_RUN_PARAMS)
+{
+	bool		in_loop = is_in_loop(queryDesc->estate);
+
+	if (scan_nqueries > 0 && !in_loop)
+		scan_set_running(queryDesc->estate, true);
+	scan_partial_query = queryDesc->estate;
+	run_query(COMPAT_RUN_ARGS);
+	if (scan_nqueries > 0 && !in_loop)
+		scan_set_running(queryDesc->estate, false);
+}
+
+/*
+ * Most queries are run once, to their end.  A cursor's query may be run many
+ * times: its readers pause between two runs.
+ */
+static pg_noinline void
+run_with_readers(COMPAT_RUN_PARAMS)
+{
+	if (count != 0)
+	{
+		run_and_pause(COMPAT_RUN_ARGS);
+		return;
+	}
+	if (scan_nqueries > 0)
+		scan_set_running(queryDesc->estate, true);
+	if (scan_partial_query == queryDesc->estate)
+		scan_partial_query = NULL;
+	run_query(COMPAT_RUN_ARGS);
+}
+
+static void
+ringctl_ExecutorRun(COMPAT_RUN_PARAMS)
+{
+	if (unlikely(write_ring_is_set()))
+		utility_before_run(queryDesc);
+	if (node_nfunctions == 0)
+		run_query(COMPAT_RUN_ARGS);
+	else
+		run_with_readers(COMPAT_RUN_ARGS);
+}
+
+static inline void
+end_query(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorEnd)
+		prev_ExecutorEnd(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+}
+
+/* As end_query(), where this query may have readers, or parallel workers. */
+static pg_noinline void
+end_query_with_readers(QueryDesc *queryDesc)
+{
+	QueryScans *query = scan_leave_query(queryDesc->estate);
+	List	   *contexts = scan_parallel_contexts(queryDesc->estate);
+	Bitmapset  *uncalled = contexts != NIL ? scan_uncalled(queryDesc) : NULL;
+	const EState *estate = queryDesc->estate;
+
+	end_query(queryDesc);
+
+	scan_end_query(query);
+	toast_end(estate);
+	scan_remember_workers(contexts, uncalled);
+}
+
+static void
+ringctl_ExecutorEnd(QueryDesc *queryDesc)
+{
+	if (likely(scan_nqueries == 0 && !toast_any && !scan_any_parallel()))
+		end_query(queryDesc);
+	else
+		end_query_with_readers(queryDesc);
+}
+
+/*
+ * executor_watch_runs
+ *		From now on we are told when a query runs and ends.
+ *
+ * Called when the first node is taken, or the first load is about to be given a
+ * ring.  So a session that does neither does not pay for these hooks.
+ */
+void
+executor_watch_runs(void)
+{
+	static bool watched = false;
+
+	if (watched)
+		return;
+	watched = true;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = ringctl_ExecutorRun;
+	prev_ExecutorEnd = ExecutorEnd_hook;
+	ExecutorEnd_hook = ringctl_ExecutorEnd;
+}
+
+/*
+ * executor_install_hooks
+ *		From now on every query of this session is looked at when it starts.
+ */
+void
+executor_install_hooks(void)
+{
+	scan_init_readers();
+	node_install(first_calls);
+
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = ringctl_ExecutorStart;
+}

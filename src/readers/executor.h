@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * executor.h
+ *	  The executor's hooks: find the nodes that readers are for.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_EXECUTOR_H
+#define RINGCTL_EXECUTOR_H
+
+#include "nodes/execnodes.h"
+#include "storage/block.h"
+
+extern void executor_install_hooks(void);
+extern void executor_watch_runs(void);
+extern bool executor_has_reader(const PlanState *ps);
+extern bool executor_reads_ahead(const PlanState *ps);
+extern const char *executor_exclusion(const PlanState *ps);
+extern BlockNumber executor_expected_blocks(const PlanState *ps);
+
+#endif							/* RINGCTL_EXECUTOR_H */

@@ -1,0 +1,389 @@
+/*-------------------------------------------------------------------------
+ *
+ * index_fetch.c
+ *	  Fetches of an index scan that read ahead.
+ *
+ * The server reads the heap pages of an index scan one by one, each when its
+ * tuple is fetched.  But a btree scan knows more: when it comes to a leaf page,
+ * it notes the TIDs of all items on this page that it will return.  We list the
+ * heap blocks of these items, feed them to a read stream, and when the heap is
+ * about to fetch a tuple, we hand over the pinned buffer of its block:
+ *
+ *	  leaf page's items:  | A | A | B | C | B | D | E |
+ *	                        ^       ^               ^
+ *	          fetched now --+       |               |
+ *	          blocks: A B C B D E   +-- being read  +-- asked for next
+ *
+ * The idea is that of the thread "index prefetching" on pgsql-hackers; there the
+ * index access method itself reads ahead.
+ *
+ * Where our code comes in: an index scan calls the table access method through
+ * the IndexFetchTableData that it has begun.  We put a larger one in its place:
+ *
+ *	  IndexScanDesc --> xs_heapfetch --> IndexFetch { IndexFetchHeapData heap;
+ *	                                                  our state }
+ *	                                       |
+ *	                                       heap.xs_base.rel --> a relation that is
+ *	                                       nothing but a pointer to our routine
+ *
+ * Our functions put the real relation there before they call heap's, which find
+ * the struct that they know at the beginning of ours.  So nothing but this one
+ * scan is touched, and relcache entries are left alone.
+ *
+ * A. Nothing is read ahead until the pass has missed MISSES_BEFORE_READ_AHEAD
+ *	  heap pages.  So a short scan, and one whose pages are cached, costs what it
+ *	  cost before.
+ * B. Each leaf has a stream of its own.  The first one begins to look ahead
+ *	  with one block, as streams do; the following ones begin with a full read's,
+ *	  because a stream can't be told to go on at the same distance.  If no page
+ *	  of a leaf's was missed, there is no read-ahead until there are misses again.
+ * C. Under a LIMIT, no more blocks are asked for than it is expected to want.
+ * D. If the scan turns, or goes back to a mark, within a leaf, what was read
+ *	  ahead is given up.
+ * E. An index-only scan visits the heap for some items only.  The visibility map
+ *	  says for which.
+ *
+ * What is not done: there is no look across leaves.  The items of the next leaf
+ * are known only when the scan comes to it; to read it before would mean to
+ * search the keys of the scan a second time.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/nbtree.h"
+#include "access/visibilitymap.h"
+#include "compat.h"
+#include "executor/instrument.h"
+#include "readers/index_fetch.h"
+#include "readers/scan_reader.h"
+#include "ring/plan.h"
+#include "utils/rel.h"
+
+/* A block that was asked for, and the first item that is on it. */
+typedef struct AskedBlock
+{
+	BlockNumber block;
+	int			item;
+} AskedBlock;
+
+/* The items of one leaf page that are being read ahead. */
+typedef struct LeafAhead
+{
+	BlockNumber leaf;
+	int			step;			/* 1: forward, -1: backward */
+	int			next_item;		/* to be asked for */
+	int			nasked;
+	int			ntaken;			/* of them, handed out by the stream */
+	int			last_item;		/* that was fetched */
+	AskedBlock	asked[MaxTIDsPerBTreePage];
+} LeafAhead;
+
+typedef struct IndexFetch
+{
+	IndexFetchHeapData heap;	/* must be first */
+	Relation	rel;
+	IndexScanDesc scan;
+	ScanState  *node;
+	const LimitState *limit;	/* above the scan; or NULL */
+	int64		fetches;		/* tuples that were fetched */
+	int64		misses;			/* pages missed in this pass, or since the
+								 * last leaf without misses */
+	ScanReader *reader;			/* NULL until the scan has read ahead */
+	ReadStream *stream;			/* of this leaf; or NULL */
+	LeafAhead  *ahead;
+	int64		misses_at_leaf; /* misses when the stream began */
+	Buffer		vmbuffer;		/* of an index-only scan */
+	EnabledMark enabled;
+} IndexFetch;
+
+static const TableAmRoutine *heap = NULL;
+static TableAmRoutine our_routine;
+
+/* Has nothing but a pointer to our routine. */
+static RelationData our_relation;
+
+/* --- What comes next --- */
+
+/* The number of blocks that a LIMIT above the scan still wants, as far as we know. */
+static int64
+blocks_wanted(const IndexFetch *fetch)
+{
+	const LimitState *limit = fetch->limit;
+	int64		rows;
+
+	if (limit == NULL || limit->noCount)
+		return PG_INT64_MAX;
+	rows = limit->count + limit->offset - limit->position;
+	return Max(1, rows * (fetch->fetches + 1) / (limit->position + 1));
+}
+
+/* Must the heap be visited for an item on this block? */
+static bool
+visits_heap(IndexFetch *fetch, BlockNumber block)
+{
+	return !fetch->scan->xs_want_itup ||
+		!VM_ALL_VISIBLE(fetch->rel, block, &fetch->vmbuffer);
+}
+
+/*
+ * The stream's callback: the block of the next item of the leaf page, unless it
+ * is that of the item before.
+ */
+static BlockNumber
+next_block(ReadStream *stream pg_attribute_unused(), void *arg,
+		   void *per_buffer_data pg_attribute_unused())
+{
+	IndexFetch *fetch = arg;
+	LeafAhead  *ahead = fetch->ahead;
+	const BTScanPosData *pos = &((BTScanOpaque) fetch->scan->opaque)->currPos;
+
+	if (ahead->nasked - ahead->ntaken >= blocks_wanted(fetch))
+		return InvalidBlockNumber;
+	while (ahead->next_item >= pos->firstItem && ahead->next_item <= pos->lastItem)
+	{
+		int			item = ahead->next_item;
+		BlockNumber block = ItemPointerGetBlockNumber(&pos->items[item].heapTid);
+
+		ahead->next_item += ahead->step;
+		if ((ahead->nasked > 0 && ahead->asked[ahead->nasked - 1].block == block) ||
+			!visits_heap(fetch, block))
+			continue;
+		ahead->asked[ahead->nasked].block = block;
+		ahead->asked[ahead->nasked++].item = item;
+		return block;
+	}
+	return InvalidBlockNumber;
+}
+
+/* --- Streams --- */
+
+static void
+end_stream(IndexFetch *fetch)
+{
+	if (fetch->stream == NULL)
+		return;
+	read_stream_end(fetch->stream);
+	fetch->stream = NULL;
+	ring_drop_unconsumed(fetch->reader->reader.ring);
+}
+
+/* The scan reads ahead for the first time. */
+static void
+begin_reader(IndexFetch *fetch)
+{
+	RingOptions options;
+
+	policy_for_index_scan(fetch->rel, RelationGetNumberOfBlocks(fetch->rel), &options);
+	fetch->ahead = MemoryContextAlloc(fetch->node->ps.state->es_query_cxt,
+									  sizeof(LeafAhead));
+	fetch->reader = scan_begin_reader(READER_INDEXSCAN, &fetch->node->ps, &options);
+	fetch->reader->expected = RelationGetNumberOfBlocks(fetch->rel);
+	scan_begin_index_pass(fetch->reader);
+}
+
+/* Begin to read ahead on the leaf page that the scan is on, from this item on. */
+static void
+begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
+{
+	bool		full = fetch->stream != NULL;
+	MemoryContext oldcontext = MemoryContextSwitchTo(fetch->node->ps.state->es_query_cxt);
+
+	end_stream(fetch);
+	if (fetch->reader == NULL)
+		begin_reader(fetch);
+	fetch->ahead->leaf = pos->currPage;
+	fetch->ahead->step = ScanDirectionIsForward(pos->dir) ? 1 : -1;
+	fetch->ahead->next_item = pos->itemIndex;
+	fetch->ahead->nasked = fetch->ahead->ntaken = 0;
+	fetch->misses_at_leaf = fetch->misses;
+
+	/* To look at the visibility map may block. */
+	fetch->stream = ring_begin_stream(fetch->reader->reader.ring,
+									  (full ? READ_STREAM_FULL : READ_STREAM_DEFAULT) |
+									  (fetch->scan->xs_want_itup ? 0 :
+									   COMPAT_READ_STREAM_BATCHING),
+									  fetch->rel, MAIN_FORKNUM, 0, next_block, fetch, 0);
+	ring_start(fetch->reader->reader.ring);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* No page of this leaf's was missed: wait for misses. */
+static void
+pause_reading_ahead(IndexFetch *fetch)
+{
+	end_stream(fetch);
+	fetch->misses = 0;
+}
+
+/* --- A fetch --- */
+
+/*
+ * Take from the stream the buffer of this block, which the item is on.  Returns
+ * an invalid buffer if the stream does not have it.
+ */
+static Buffer
+take_buffer(IndexFetch *fetch, int item, BlockNumber block)
+{
+	LeafAhead  *ahead = fetch->ahead;
+	Buffer		buffer;
+
+	while ((buffer = read_stream_next_buffer(fetch->stream, NULL)) != InvalidBuffer)
+	{
+		const AskedBlock *asked = &ahead->asked[ahead->ntaken++];
+
+		ring_consume_next(fetch->reader->reader.ring);
+		if (asked->block == block)
+			return buffer;
+		ReleaseBuffer(buffer);	/* its items were not wanted */
+		if ((asked->item - item) * ahead->step > 0)
+			break;				/* too far */
+	}
+	return InvalidBuffer;
+}
+
+/* Is the scan on the leaf that is being read ahead, and did it not go back? */
+static bool
+goes_on(const IndexFetch *fetch, const BTScanPosData *pos)
+{
+	const LeafAhead *ahead = fetch->ahead;
+
+	return pos->currPage == ahead->leaf &&
+		(pos->itemIndex - ahead->last_item) * ahead->step > 0;
+}
+
+/* The buffer of this block, if it is, or is now, being read ahead. */
+static Buffer
+buffer_ahead(IndexFetch *fetch, BlockNumber block)
+{
+	const BTScanPosData *pos = &((BTScanOpaque) fetch->scan->opaque)->currPos;
+	Buffer		buffer = InvalidBuffer;
+
+	if (!BTScanPosIsValid(*pos))
+		return InvalidBuffer;
+	if (fetch->stream != NULL && !goes_on(fetch, pos))
+	{
+		if (pos->currPage == fetch->ahead->leaf || fetch->misses == fetch->misses_at_leaf)
+		{
+			pause_reading_ahead(fetch);
+			return InvalidBuffer;
+		}
+		begin_stream(fetch, pos);
+	}
+	else if (fetch->stream == NULL)
+		begin_stream(fetch, pos);
+
+	fetch->ahead->last_item = pos->itemIndex;
+	buffer = take_buffer(fetch, pos->itemIndex, block);
+	if (buffer == InvalidBuffer)
+		end_stream(fetch);
+	return buffer;
+}
+
+/* A tuple on this block is about to be fetched. */
+static void
+before_fetch(IndexFetch *fetch, BlockNumber block)
+{
+	int64		reads = pgBufferUsage.shared_blks_read;
+	Buffer		buffer;
+
+	if (compat_fetch_holds_block(&fetch->heap, block) ||
+		fetch->misses < MISSES_BEFORE_READ_AHEAD ||
+		!enabled_still(&fetch->enabled))
+		return;
+	buffer = buffer_ahead(fetch, block);
+	if (fetch->reader != NULL)
+		ring_count_unringed(fetch->reader->reader.ring,
+							pgBufferUsage.shared_blks_read - reads);
+	if (BufferIsValid(buffer))
+		compat_fetch_set_buffer(&fetch->heap, block, buffer);
+}
+
+static bool
+our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
+					  Snapshot snapshot, TupleTableSlot *slot,
+					  bool *call_again, bool *all_dead)
+{
+	IndexFetch *fetch = (IndexFetch *) scan;
+	int64		reads = pgBufferUsage.shared_blks_read;
+	bool		found;
+
+	scan->rel = fetch->rel;
+	if (!*call_again)
+	{
+		fetch->fetches++;
+		before_fetch(fetch, ItemPointerGetBlockNumber(tid));
+	}
+	found = heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
+	scan->rel = &our_relation;
+	fetch->misses += pgBufferUsage.shared_blks_read - reads;
+	return found;
+}
+
+/* The scan ends, or is rescanned. */
+static void
+our_index_fetch_reset(IndexFetchTableData *scan)
+{
+	IndexFetch *fetch = (IndexFetch *) scan;
+
+	end_stream(fetch);
+	fetch->misses = 0;
+	if (BufferIsValid(fetch->vmbuffer))
+		ReleaseBuffer(fetch->vmbuffer);
+	fetch->vmbuffer = InvalidBuffer;
+	scan->rel = fetch->rel;
+	heap->index_fetch_reset(scan);
+	scan->rel = &our_relation;
+}
+
+static void
+our_index_fetch_end(IndexFetchTableData *scan)
+{
+	our_index_fetch_reset(scan);
+	scan->rel = ((IndexFetch *) scan)->rel;
+	heap->index_fetch_end(scan);
+}
+
+static void
+make_routine(void)
+{
+	if (heap != NULL)
+		return;
+	heap = GetHeapamTableAmRoutine();
+	our_routine = *heap;
+	our_routine.index_fetch_tuple = our_index_fetch_tuple;
+	our_routine.index_fetch_reset = our_index_fetch_reset;
+	our_routine.index_fetch_end = our_index_fetch_end;
+	our_relation.rd_tableam = &our_routine;
+}
+
+/*
+ * index_fetch_attach
+ *		Let the fetches of a node's btree scan, which has not fetched a tuple yet,
+ *		read ahead.
+ *
+ * limit: the LIMIT that gets the node's rows, or NULL.  There is no effect if
+ * they do already.
+ */
+void
+index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit)
+{
+	IndexFetch *fetch;
+
+	make_routine();
+	if (scan->xs_heapfetch->rel == &our_relation)
+		return;
+	fetch = palloc0(sizeof(IndexFetch));
+	fetch->heap = *(IndexFetchHeapData *) scan->xs_heapfetch;
+	table_index_fetch_end(scan->xs_heapfetch);
+	fetch->heap.xs_base.rel = &our_relation;
+	fetch->rel = scan->heapRelation;
+	fetch->scan = scan;
+	fetch->node = node;
+	fetch->limit = limit;
+	fetch->vmbuffer = InvalidBuffer;
+	enabled_mark(&fetch->enabled);
+	scan->xs_heapfetch = &fetch->heap.xs_base;
+}

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * indexscan.c
+ *	  Index scans: decide which of them read ahead.
+ *
+ * A plain or index-only scan of a btree index on a heap may read the heap's
+ * pages ahead (index_fetch.c), if pg_ringctl.index_read_ahead says so.  It is
+ * left alone, at no cost, if the planner expects no more rows than are fetched
+ * before read-ahead begins.  Others are attached at their first call, when they
+ * have a scan descriptor, or get one as the node would begin it.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "catalog/pg_am.h"
+#include "compat.h"
+#include "lib/ilist.h"
+#include "readers/index_fetch.h"
+#include "readers/indexscan.h"
+#include "readers/nodes.h"
+#include "ring/plan.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* A scan under a LIMIT, in the memory of its query. */
+typedef struct LimitedScan
+{
+	dlist_node	node;
+	const PlanState *ps;
+	const LimitState *limit;
+	MemoryContextCallback callback;
+} LimitedScan;
+
+static dlist_head limited_scans = DLIST_STATIC_INIT(limited_scans);
+
+static Relation
+index_of(const PlanState *ps)
+{
+	return IsA(ps, IndexScanState) ? ((const IndexScanState *) ps)->iss_RelationDesc :
+		((const IndexOnlyScanState *) ps)->ioss_RelationDesc;
+}
+
+static bool
+orders_by_distance(const PlanState *ps)
+{
+	return IsA(ps, IndexScanState) ? ((const IndexScanState *) ps)->iss_NumOrderByKeys > 0 :
+		((const IndexOnlyScanState *) ps)->ioss_NumOrderByKeys > 0;
+}
+
+/*
+ * indexscan_exclusion
+ *		Why the node's scan does not read ahead; NULL if it may.
+ */
+const char *
+indexscan_exclusion(const PlanState *ps)
+{
+	if (!param_index_read_ahead)
+		return "pg_ringctl.index_read_ahead is off";
+	/* EXPLAIN alone does not open the index */
+	if (index_of(ps) != NULL &&
+		(index_of(ps)->rd_rel->relam != BTREE_AM_OID || orders_by_distance(ps)))
+		return "not a btree index";
+	if (ps->plan->plan_rows <= MISSES_BEFORE_READ_AHEAD)
+		return "few rows are expected";
+	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
+}
+
+/* The query's memory is about to be freed, with this LimitedScan in it. */
+static void
+forget_limited_scan(void *arg)
+{
+	dlist_delete(&((LimitedScan *) arg)->node);
+}
+
+/*
+ * indexscan_note_limit
+ *		The node's rows go to this LIMIT.
+ */
+void
+indexscan_note_limit(PlanState *ps, const LimitState *limit)
+{
+	LimitedScan *limited = MemoryContextAllocZero(ps->state->es_query_cxt,
+												  sizeof(LimitedScan));
+
+	limited->ps = ps;
+	limited->limit = limit;
+	limited->callback.func = forget_limited_scan;
+	limited->callback.arg = limited;
+	dlist_push_head(&limited_scans, &limited->node);
+	MemoryContextRegisterResetCallback(ps->state->es_query_cxt, &limited->callback);
+}
+
+static const LimitState *
+limit_of(const PlanState *ps)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &limited_scans)
+	{
+		LimitedScan *limited = dlist_container(LimitedScan, node, iter.cur);
+
+		if (limited->ps == ps)
+			return limited->limit;
+	}
+	return NULL;
+}
+
+/*
+ * indexscan_first_call
+ *		An index scan that may read ahead is called for its first row.
+ */
+TupleTableSlot *
+indexscan_first_call(PlanState *ps, int n)
+{
+	MemoryContext oldcontext;
+	IndexScanDesc scan;
+
+	if (policy_mode() != MODE_CONTROL || ps->state->es_epq_active != NULL)
+		return node_hand_back(ps, n);
+
+	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
+	scan = IsA(ps, IndexScanState) ? compat_begin_indexscan((IndexScanState *) ps) :
+		compat_begin_indexonlyscan((IndexOnlyScanState *) ps);
+	if (scan->xs_heapfetch != NULL)
+		index_fetch_attach(scan, (ScanState *) ps, limit_of(ps));
+	MemoryContextSwitchTo(oldcontext);
+	return node_hand_back(ps, n);
+}

@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *	  Read blocks of a relation into shared buffers, through a ring or not.
+ *
+ * Every kind of prewarm does this, once it knows which blocks to read: it
+ * begins a stream, and takes and releases each buffer.  Meanwhile other
+ * sessions see the reader's ring, and how far the reader is.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "compat.h"
+#include "shmem/kill_switch.h"
+#include "executor/instrument.h"
+#include "readers/load.h"
+#include "miscadmin.h"
+#include "ring/plan.h"
+#include "readers/reader.h"
+#include "shmem/progress.h"
+#include "utils/memutils.h"
+
+/* Blocks between two reports of the progress. */
+#define BLOCKS_PER_REPORT	16
+
+/* The argument of the stream's callback. */
+typedef struct Load
+{
+	ReadStreamBlockNumberCB next_block; /* the caller's callback */
+	void	   *next_block_arg;
+	Ring	   *ring;
+	EnabledMark enabled;
+} Load;
+
+/*
+ * The stream's callback.  If the kill switch is thrown, the ring is not
+ * controlled any more, and the stream goes on.
+ */
+static BlockNumber
+next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
+{
+	Load	   *load = (Load *) arg;
+
+	if (unlikely(!enabled_still(&load->enabled)))
+		ring_stop_control(load->ring);
+	return load->next_block(stream, load->next_block_arg, per_buffer_data);
+}
+
+/* Take and release each buffer of the stream. */
+static void
+drain(ReadStream *stream, Ring *ring, LoadResult *result)
+{
+	Buffer		buffer;
+
+	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ReleaseBuffer(buffer);
+		ring_consume_next(ring);
+		if (++result->blocks % BLOCKS_PER_REPORT == 0)
+			progress_add(BLOCKS_PER_REPORT);
+	}
+	progress_add(result->blocks % BLOCKS_PER_REPORT);
+}
+
+/* Blocks that this process has read so far, through a ring or not. */
+static int64
+blocks_read(void)
+{
+	return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read;
+}
+
+/*
+ * load_blocks
+ *		Read blocks into shared buffers.  next_block, which is called as a read
+ *		stream's callback, returns the blocks.
+ *
+ * blocks_total: number of blocks that all processes are to read together;
+ * other sessions see this number.  *result must be zeroed.
+ */
+void
+load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
+			int64 blocks_total, ReadStreamBlockNumberCB next_block,
+			void *next_block_arg, LoadResult *result)
+{
+	RingOptions options = *asked_options;
+	Load		load = {.next_block = next_block,.next_block_arg = next_block_arg};
+	int64		read_before;
+	Reader	   *reader;
+	ReadStream *stream;
+	Ring	   *ring;
+
+	policy_cap_to_relation(&options, blocks_total);
+
+	reader = reader_make(TopMemoryContext, sizeof(Reader));
+	if (IsParallelWorker())
+		reader->workers = 1;	/* the leader counts the scan */
+	else
+		reader->scans = 1;
+	reader_begin(reader, READER_PREWARM, RelationGetRelid(rel), &options);
+	ring = load.ring = reader->ring;
+	enabled_mark(&load.enabled);
+	reader_start_pass(reader, blocks_total);
+
+	stream = ring_begin_stream(ring,
+							   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
+							   rel, forknum, options.max_ahead,
+							   next_block_to_load, &load, 0);
+	read_before = blocks_read();
+	drain(stream, ring, result);
+	reader_hide(reader);
+	read_stream_end(stream);
+
+	ring_forget_relation(ring);
+	result->ring_buffers = ring_public(ring)->nbuffers;
+	result->counts = *ring_counts(ring);
+	result->blks_read = result->ring_buffers > 0 ? result->counts.blks_read :
+		blocks_read() - read_before;
+	reader_end(reader);
+}

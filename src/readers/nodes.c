@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ *
+ * nodes.c
+ *	  Replace the functions of plan nodes by functions of ours.
+ *
+ * Each function that a node may have gets a number n when we first see it.
+ * Our function ours[n] takes its place, and finds it again by the number:
+ *
+ *	    ps->ExecProcNodeReal = ours[n]  --->  taken_node(ps, n)
+ *	                                              |
+ *	                    functions[n](ps)  <-------+  node_call(ps, n)
+ *
+ * So nothing is allocated for a node.  If another library puts a function of
+ * its own into a node, before us or after us, that function stays.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "readers/nodes.h"
+
+#define MAX_FUNCTIONS	16
+
+int			node_nfunctions = 0;
+
+static ExecProcNodeMtd functions[MAX_FUNCTIONS];
+static TakenNodeMtd call_taken_node = NULL;
+
+#define OURS(n) \
+static TupleTableSlot * \
+ours_##n(PlanState *ps) \
+{ \
+	return call_taken_node(ps, n); \
+}
+
+OURS(0)
+OURS(1)
+OURS(2)
+OURS(3)
+OURS(4)
+OURS(5)
+OURS(6)
+OURS(7)
+OURS(8)
+OURS(9)
+OURS(10)
+OURS(11)
+OURS(12)
+OURS(13)
+OURS(14)
+OURS(15)
+
+static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
+	ours_0, ours_1, ours_2, ours_3, ours_4, ours_5, ours_6, ours_7,
+	ours_8, ours_9, ours_10, ours_11, ours_12, ours_13, ours_14, ours_15,
+};
+
+/*
+ * node_install
+ *		From now on taken_node is called when a node that was taken is asked
+ *		for a row.
+ */
+void
+node_install(TakenNodeMtd taken_node)
+{
+	call_taken_node = taken_node;
+}
+
+/*
+ * node_take
+ *		Take a node: replace its function, number n, by ours[n].
+ *
+ * If the node has a function of ours already, leave the node as it is:
+ * alternatives of a hashed subplan are found twice.  Also leave it as it is if
+ * other functions have all MAX_FUNCTIONS numbers.
+ */
+void
+node_take(PlanState *ps)
+{
+	ExecProcNodeMtd function = ps->ExecProcNodeReal;
+	int			n = 0;
+
+	while (n < node_nfunctions && functions[n] != function)
+	{
+		if (ours[n] == function)
+			return;
+		n++;
+	}
+	if (n == MAX_FUNCTIONS)
+		return;
+	if (n == node_nfunctions)
+		functions[node_nfunctions++] = function;
+	ps->ExecProcNodeReal = ours[n];
+	if (ps->ExecProcNode == function)
+		ps->ExecProcNode = ours[n];
+}
+
+/*
+ * node_is_taken
+ *		Does the node have one of our functions?
+ */
+bool
+node_is_taken(const PlanState *ps)
+{
+	for (int n = 0; n < node_nfunctions; n++)
+		if (ps->ExecProcNodeReal == ours[n])
+			return true;
+	return false;
+}
+
+/*
+ * node_is_wrapped
+ *		Does another library's function call ours?  If so, node_restore() can't
+ *		take ours away.
+ */
+bool
+node_is_wrapped(const PlanState *ps, int n)
+{
+	return ps->ExecProcNodeReal != ours[n] && ps->ExecProcNode != ours[n];
+}
+
+/*
+ * node_call
+ *		Call the node's own function.
+ */
+TupleTableSlot *
+node_call(PlanState *ps, int n)
+{
+	return functions[n] (ps);
+}
+
+/*
+ * node_restore
+ *		Put the node's own function back, unless another library's function is
+ *		there.
+ */
+void
+node_restore(PlanState *ps, int n)
+{
+	if (ps->ExecProcNodeReal == ours[n])
+		ps->ExecProcNodeReal = functions[n];
+	if (ps->ExecProcNode == ours[n])
+		ps->ExecProcNode = functions[n];
+}
+
+/*
+ * node_hand_back
+ *		Put the node's own function back, and call it.
+ */
+TupleTableSlot *
+node_hand_back(PlanState *ps, int n)
+{
+	node_restore(ps, n);
+	return node_call(ps, n);
+}

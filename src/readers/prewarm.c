@@ -1,0 +1,453 @@
+/*-------------------------------------------------------------------------
+ *
+ * prewarm.c
+ *	  Read a relation, through a ring of a given size or without one.
+ *
+ * Without a ring, a prewarm does what pg_prewarm does: it fills
+ * shared_buffers.  Through a ring, it also reads all blocks, but leaves only
+ * the ring's pages in shared_buffers.  That is useful to bring a relation into
+ * the operating system's cache at the speed of asynchronous I/O, to verify its
+ * checksums, or to measure.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/arguments.h"
+#include "common/results.h"
+#include "compat.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "ring/plan.h"
+#include "postmaster/bgworker_internals.h"
+#include "readers/prewarm.h"
+#include "shmem/progress.h"
+#include "common/relations.h"
+#include "storage/smgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(pg_ringctl_prewarm);
+PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_kb);
+
+typedef enum PrewarmMode
+{
+	PREWARM_PREFETCH,
+	PREWARM_READ,
+	PREWARM_BUFFER,
+} PrewarmMode;
+
+/* What a call of pg_ringctl_prewarm() asks for. */
+typedef struct PrewarmJob
+{
+	OpenRelation open;
+	ForkNumber	forknum;
+	PrewarmMode mode;
+	PrewarmOptions options;
+	int64		first_block;
+	int64		last_block;		/* first_block - 1 if there is nothing to read */
+} PrewarmJob;
+
+static PrewarmMode
+parse_mode(const char *mode)
+{
+	if (strcmp(mode, "prefetch") == 0)
+		return PREWARM_PREFETCH;
+	if (strcmp(mode, "read") == 0)
+		return PREWARM_READ;
+	if (strcmp(mode, "buffer") == 0)
+		return PREWARM_BUFFER;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for \"%s\": \"%s\"", "mode", mode),
+			 errhint("Valid values are \"buffer\", \"read\", and \"prefetch\".")));
+	return PREWARM_BUFFER;		/* keep compiler quiet */
+}
+
+static int
+check_ring(int64 kb)
+{
+	return args_check_ring("ring", kb,
+						   "-1 is the ring that a sequential scan would get, 0 is no ring.");
+}
+
+/*
+ * prewarm_ring_of_text, prewarm_ring_of_kb
+ *		The size in kB of the ring that the argument with this number asks for.
+ *		The argument is text with the syntax of pg_ringctl.scan_ring, or a number
+ *		of kB.  Raises an error (22023) if it is not valid.
+ */
+int
+prewarm_ring_of_text(FunctionCallInfo fcinfo, int argno)
+{
+	args_check_not_null(fcinfo, argno, "ring");
+	return check_ring(args_parse_size("ring", text_to_cstring(PG_GETARG_TEXT_PP(argno)),
+									  GUC_UNIT_KB));
+}
+
+int
+prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno)
+{
+	args_check_not_null(fcinfo, argno, "ring");
+	return check_ring(PG_GETARG_INT64(argno));
+}
+
+/*
+ * prewarm_get_options
+ *		Check the arguments with these numbers, and fill in the options.
+ */
+void
+prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
+					int ring_argno, int workers_argno, int fit_argno,
+					PrewarmOptions *options)
+{
+	args_check_not_null(fcinfo, workers_argno, "workers");
+	args_check_not_null(fcinfo, fit_argno, "fit");
+
+	options->ring_kb = ring_of_argument(fcinfo, ring_argno);
+	options->workers = PG_GETARG_INT32(workers_argno);
+	options->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(fit_argno)));
+	args_check_between("workers", options->workers,
+					   0, MAX_PARALLEL_WORKER_LIMIT);
+}
+
+/*
+ * prewarm_check_enabled
+ *		Raise an error if ring_kb asks for a ring while pg_ringctl is switched
+ *		off.
+ */
+void
+prewarm_check_enabled(int ring_kb)
+{
+	if (ring_kb != 0 && !param_enabled)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use a ring while pg_ringctl is switched off"),
+				 errhint("Set \"%s\" to on, or read without a ring.", "pg_ringctl.enabled")));
+}
+
+/*
+ * prewarm_adapt_options
+ *		Change the options to what can be done with this relation and its
+ *		parts.
+ *
+ * If there is a ring, it does not matter whether the blocks fit into shared
+ * buffers.  There is one if ring_kb is above 0; if it is -1, that is decided
+ * for each part later.  A temporary relation is not in shared buffers, so it
+ * always fits, and parallel workers can't read it.
+ */
+void
+prewarm_adapt_options(PrewarmOptions *options, Relation rel)
+{
+	if (options->ring_kb > 0 || RelationUsesLocalBuffers(rel))
+		options->fit = FIT_IGNORE;
+
+	if (options->workers > 0 && RelationUsesLocalBuffers(rel))
+	{
+		ereport(NOTICE,
+				(errmsg("reading temporary relation \"%s\" without parallel workers",
+						RelationGetRelationName(rel))));
+		options->workers = 0;
+	}
+}
+
+/* Raise an error if this mode can't do what the options say. */
+static void
+check_mode(PrewarmMode mode, const PrewarmOptions *options)
+{
+	if (mode == PREWARM_BUFFER)
+		return;
+
+	if (options->ring_kb != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("only prewarm mode \"buffer\" can use a ring"),
+				 errhint("The other modes do not read into shared buffers; set \"ring\" to 0.")));
+	if (options->workers > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("only prewarm mode \"buffer\" can use parallel workers"),
+				 errhint("Set \"workers\" to 0.")));
+}
+
+/*
+ * prewarm_check_block
+ *		Raise an error if a fork of nblocks blocks does not have this block.
+ *		which: what the error calls the block.
+ */
+void
+prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,
+					int64 nblocks, const char *which)
+{
+	if (block < 0 || block >= nblocks)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s number %lld is out of range",
+						which, (long long) block),
+				 errdetail_plural("Fork \"%s\" of relation \"%s\" has %lld block, counted from 0.",
+								  "Fork \"%s\" of relation \"%s\" has %lld blocks, counted from 0.",
+								  nblocks, forkNames[forknum],
+								  RelationGetRelationName(rel),
+								  (long long) nblocks)));
+}
+
+/* Get the range of blocks from the arguments, and check it. */
+static void
+get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
+{
+	Relation	rel = job->open.rel;
+	int64		nblocks = RelationGetNumberOfBlocksInFork(rel, job->forknum);
+
+	job->first_block = 0;
+	job->last_block = nblocks - 1;
+
+	if (!PG_ARGISNULL(4))
+	{
+		job->first_block = PG_GETARG_INT64(4);
+		prewarm_check_block(rel, job->forknum, job->first_block, nblocks, "starting block");
+	}
+	if (!PG_ARGISNULL(5))
+	{
+		job->last_block = PG_GETARG_INT64(5);
+		prewarm_check_block(rel, job->forknum, job->last_block, nblocks, "ending block");
+	}
+
+	if (!PG_ARGISNULL(4) && !PG_ARGISNULL(5) && job->last_block < job->first_block)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ending block number %lld is before starting block number %lld",
+						(long long) job->last_block, (long long) job->first_block)));
+}
+
+/*
+ * Check the arguments, open the relation, check its kind, and check the range,
+ * in this order: what the user has to correct first raises the first error.
+ */
+static void
+get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+{
+	PrewarmOptions *options = &job->options;
+
+	args_check_not_null(fcinfo, 2, "mode");
+	args_check_not_null(fcinfo, 3, "fork");
+	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
+
+	prewarm_get_options(fcinfo, ring_of_argument, 1, 6, 7, options);
+	check_mode(job->mode, options);
+	prewarm_check_enabled(options->ring_kb);
+
+	relations_open_to_read(&job->open, PG_GETARG_OID(0));
+	relations_check_storage(job->open.rel, job->forknum, options->ring_kb > 0);
+	relations_notice_children(job->open.rel, "pg_ringctl_prewarm_all");
+	get_range(job, fcinfo);
+	policy_notice_cap(options->ring_kb, job->last_block - job->first_block + 1);
+	prewarm_adapt_options(options, job->open.rel);
+}
+
+/* Hint the operating system to read the blocks; don't wait for the reads. */
+static int64
+prefetch_blocks(const PrewarmJob *job)
+{
+#ifdef USE_PREFETCH
+	for (int64 block = job->first_block; block <= job->last_block; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		PrefetchBuffer(job->open.rel, job->forknum, block);
+		progress_add(1);
+	}
+	return job->last_block - job->first_block + 1;
+#else
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("prefetch is not supported by this build")));
+	return 0;					/* keep compiler quiet */
+#endif
+}
+
+/* Read the blocks, but not into shared buffers. */
+static int64
+read_blocks(const PrewarmJob *job)
+{
+	static PGIOAlignedBlock blockbuffer;
+
+	for (int64 block = job->first_block; block <= job->last_block; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		smgrread(RelationGetSmgr(job->open.rel), job->forknum, block, blockbuffer.data);
+		progress_add(1);
+	}
+	return job->last_block - job->first_block + 1;
+}
+
+/*
+ * prewarm_blocks_to_fit
+ *		How many of nblocks blocks of the relation have to fit into shared
+ *		buffers?  None, if they are read through a ring.
+ */
+int64
+prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
+{
+	RingOptions options;
+
+	policy_for_load(rel, ring_kb, &options);
+	return options.nbuffers > 0 ? 0 : nblocks;
+}
+
+/*
+ * prewarm_read
+ *		Read nblocks blocks of the relation into shared buffers; if there is no
+ *		ring, only those that fit_take() grants.
+ */
+void
+prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation rel,
+			 ForkNumber forknum, int64 first_block, int64 nblocks,
+			 LoadResult *result)
+{
+	RingOptions options;
+
+	policy_for_load(rel, ring_kb, &options);
+	if (options.nbuffers == 0)
+		nblocks = fit_take(fit, nblocks);
+	parallel_prewarm_read(parallel, rel, forknum, &options, first_block, nblocks, result);
+}
+
+/* Read the blocks into shared buffers, through a ring or without one. */
+static void
+buffer_blocks(const PrewarmJob *job, LoadResult *result)
+{
+	const PrewarmOptions *options = &job->options;
+	int64		nblocks = job->last_block - job->first_block + 1;
+	FitBudget	fit = {.action = options->fit};
+	ParallelPrewarm *parallel;
+
+	if (options->fit == FIT_WARN)
+		fit_warn(prewarm_blocks_to_fit(job->open.rel, options->ring_kb, nblocks));
+	progress_set_total(fit_count_readable(&fit, prewarm_blocks_to_fit(job->open.rel, options->ring_kb,
+																	  nblocks), nblocks));
+	parallel = parallel_prewarm_begin(options->workers);
+	prewarm_read(parallel, &fit, options->ring_kb, job->open.rel, job->forknum,
+				 job->first_block, nblocks, result);
+	parallel_prewarm_end(parallel);
+	fit_report_left_out(&fit);
+}
+
+/* Read the blocks, in any mode. */
+static void
+read_job(const PrewarmJob *job, LoadResult *result)
+{
+	progress_set_total(job->last_block - job->first_block + 1);
+	progress_set_phase(PHASE_READING, 0);
+	switch (job->mode)
+	{
+		case PREWARM_PREFETCH:
+			result->blocks = prefetch_blocks(job);
+			break;
+		case PREWARM_READ:
+			result->blocks = read_blocks(job);
+			break;
+		case PREWARM_BUFFER:
+			buffer_blocks(job, result);
+			break;
+	}
+}
+
+/*
+ * prewarm_put_result
+ *		Fill PREWARM_RESULT_COLUMNS columns with the result.
+ */
+void
+prewarm_put_result(const LoadResult *result, double elapsed_time, Datum *values)
+{
+	const RingCounts *counts = &result->counts;
+
+	values[0] = Int64GetDatum(result->blocks);
+	values[1] = Int64GetDatum(result->blocks - result->blks_read);
+	values[2] = Int64GetDatum(result->blks_read);
+	values[3] = Int32GetDatum(result->ring_buffers);
+	values[4] = Int64GetDatum(counts->reuses);
+	values[5] = Int64GetDatum(counts->escapes_pinned + counts->escapes_dirty +
+							  counts->escapes_adopted);
+	values[6] = Float8GetDatum(elapsed_time);
+}
+
+static Datum
+make_result(TupleDesc tupdesc, PrewarmMode mode, const LoadResult *result,
+			double elapsed_time)
+{
+	Datum		values[PREWARM_RESULT_COLUMNS];
+	bool		nulls[PREWARM_RESULT_COLUMNS] = {0};
+
+	prewarm_put_result(result, elapsed_time, values);
+
+	/* The other modes do not read into shared buffers. */
+	for (int i = 1; i <= 5; i++)
+		nulls[i] = (mode != PREWARM_BUFFER);
+
+	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
+}
+
+/* What both functions do: ring_of_argument() gets the size of the ring. */
+static Datum
+prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+{
+	PrewarmJob	job;
+	LoadResult	result = {0};
+	TupleDesc	tupdesc;
+	instr_time	start;
+	instr_time	end;
+
+	ring_require_server();
+	tupdesc = results_row_type(fcinfo, PREWARM_RESULT_COLUMNS);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+
+	get_job(&job, fcinfo, ring_of_argument);
+
+	INSTR_TIME_SET_CURRENT(start);
+	progress_begin(COMMAND_PREWARM, PG_GETARG_OID(0));
+	PG_TRY();
+	{
+		read_job(&job, &result);
+	}
+	PG_FINALLY();
+	{
+		progress_end();
+	}
+	PG_END_TRY();
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+
+	relations_close(&job.open);
+	return make_result(tupdesc, job.mode, &result, INSTR_TIME_GET_MILLISEC(end));
+}
+
+/*
+ * pg_ringctl_prewarm(relation regclass, ring text, mode text, fork text,
+ *					  first_block bigint, last_block bigint, workers integer,
+ *					  fit text)
+ * pg_ringctl_prewarm(relation regclass, ring bigint, ...)
+ *
+ * Reads the blocks of a fork of the relation from first_block to last_block;
+ * null stands for the first or last block of the fork.  Returns the number of
+ * blocks, how many were found in shared buffers and how many were read, what
+ * the ring did, and the elapsed time in ms.  workers: number of parallel
+ * workers that help.  fit: what to do if the blocks do not fit into shared
+ * buffers.
+ */
+Datum
+pg_ringctl_prewarm(PG_FUNCTION_ARGS)
+{
+	return prewarm(fcinfo, prewarm_ring_of_text);
+}
+
+Datum
+pg_ringctl_prewarm_kb(PG_FUNCTION_ARGS)
+{
+	return prewarm(fcinfo, prewarm_ring_of_kb);
+}

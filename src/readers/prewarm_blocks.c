@@ -1,0 +1,317 @@
+/*-------------------------------------------------------------------------
+ *
+ * prewarm_blocks.c
+ *	  Read the blocks of a list, in a better order than the list's.
+ *
+ *	  list --> window (block_order.c) --> read stream, ring (load.c) --> buffers
+ *
+ * The list names blocks that will be needed, for example those that an index
+ * points to, or those that were in shared buffers before a restart.  The list
+ * is an array of any length.  We go through it twice: once to check all
+ * blocks, so that a wrong one raises an error before anything is read, and
+ * once to read them.  The memory that we allocate depends on the window, not
+ * on the length of the list.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "common/arguments.h"
+#include "common/results.h"
+#include "funcapi.h"
+#include "readers/load.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "ring/plan.h"
+#include "readers/prewarm.h"
+#include "shmem/progress.h"
+#include "common/relations.h"
+#include "readers/block_order.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_blocks);
+PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_blocks_kb);
+
+#define BLOCKS_RESULT_COLUMNS	(1 + PREWARM_RESULT_COLUMNS)
+
+/* What a call of pg_ringctl_prewarm_blocks() asks for. */
+typedef struct BlocksJob
+{
+	OpenRelation open;
+	ArrayType  *list;
+	int			ring_kb;
+	int			window;
+	ReorderMode mode;
+	FitAction	fit;
+
+	ArrayIterator iterator;		/* the rest of the list */
+	Reorder    *reorder;		/* the window of blocks that wait */
+	BlockNumber previous;		/* the block that was handed out last */
+	int64		seek_distance;	/* sum of the distances between such blocks */
+	int64		handed_out;		/* number of such blocks */
+	int64		most;			/* no more of them than this */
+	int64		again;			/* blocks listed again while they waited, that
+								 * are in the progress */
+} BlocksJob;
+
+static ReorderMode
+parse_mode(const char *mode)
+{
+	if (strcmp(mode, "none") == 0)
+		return REORDER_NONE;
+	if (strcmp(mode, "zigzag") == 0)
+		return REORDER_ZIGZAG;
+	if (strcmp(mode, "sorted") == 0)
+		return REORDER_SORTED;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for \"%s\": \"%s\"", "reorder", mode),
+			 errhint("Valid values are \"zigzag\", \"sorted\", and \"none\".")));
+	return REORDER_NONE;		/* keep compiler quiet */
+}
+
+/* The length of the list.  A block that is listed twice counts twice. */
+static int
+count_listed(const BlocksJob *job)
+{
+	return ArrayGetNItems(ARR_NDIM(job->list), ARR_DIMS(job->list));
+}
+
+static void
+rewind_list(BlocksJob *job)
+{
+	job->iterator = array_create_iterator(job->list, 0, NULL);
+}
+
+/* The next block of the list; false if there is none. */
+static bool
+next_listed(BlocksJob *job, int64 *block)
+{
+	Datum		value;
+	bool		isnull;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!array_iterate(job->iterator, &value, &isnull))
+		return false;
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" cannot contain nulls", "blocks")));
+	*block = DatumGetInt64(value);
+	return true;
+}
+
+/*
+ * Raise an error if a listed block does not exist.  While we hold our lock,
+ * the relation can't be truncated after that.
+ */
+static void
+check_list(BlocksJob *job)
+{
+	int64		nblocks = RelationGetNumberOfBlocks(job->open.rel);
+	int64		block;
+
+	rewind_list(job);
+	while (next_listed(job, &block))
+		prewarm_check_block(job->open.rel, MAIN_FORKNUM, block, nblocks, "block");
+}
+
+/*
+ * Check the arguments, open the relation, check its kind, and check the
+ * blocks, in this order: what the user has to correct first raises the first
+ * error.
+ */
+static void
+get_job(BlocksJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+{
+	args_check_not_null(fcinfo, 1, "blocks");
+	args_check_not_null(fcinfo, 3, "window_blocks");
+	args_check_not_null(fcinfo, 4, "reorder");
+	args_check_not_null(fcinfo, 5, "fit");
+
+	job->ring_kb = ring_of_argument(fcinfo, 2);
+	job->window = PG_GETARG_INT32(3);
+	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	job->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(5)));
+	prewarm_check_enabled(job->ring_kb);
+	args_check_between("window_blocks", job->window, 1, REORDER_MAX_WINDOW);
+
+	relations_open_to_read(&job->open, PG_GETARG_OID(0));
+	relations_check_storage(job->open.rel, MAIN_FORKNUM, job->ring_kb > 0);
+	relations_notice_children(job->open.rel, "pg_ringctl_prewarm_all");
+	if (RelationUsesLocalBuffers(job->open.rel))
+		job->fit = FIT_IGNORE;
+	job->list = PG_GETARG_ARRAYTYPE_P(1);
+	check_list(job);
+	policy_notice_cap(job->ring_kb, count_listed(job));
+}
+
+/* The window's source. */
+static BlockNumber
+next_listed_block(void *arg)
+{
+	int64		block;
+
+	return next_listed((BlocksJob *) arg, &block) ?
+		(BlockNumber) block : InvalidBlockNumber;
+}
+
+/*
+ * Report the blocks that were listed again while they waited.  They are not
+ * read again, so they are done, and do not count for "most".
+ */
+static void
+report_again(BlocksJob *job)
+{
+	int64		again = reorder_again(job->reorder);
+
+	if (again == job->again)
+		return;
+	progress_add(again - job->again);
+	job->again = again;
+	progress_set_total(Min(count_listed(job), job->most + again));
+}
+
+/* The stream's callback. */
+static BlockNumber
+next_block_of_window(ReadStream *stream pg_attribute_unused(), void *arg,
+					 void *per_buffer_data pg_attribute_unused())
+{
+	BlocksJob  *job = (BlocksJob *) arg;
+	BlockNumber block;
+
+	if (job->handed_out == job->most)
+		return InvalidBlockNumber;
+	block = reorder_next(job->reorder);
+	report_again(job);
+	if (block != InvalidBlockNumber)
+	{
+		if (job->previous != InvalidBlockNumber)
+			job->seek_distance += block > job->previous ?
+				block - job->previous : job->previous - block;
+		job->previous = block;
+		job->handed_out++;
+	}
+	return block;
+}
+
+/* If there was no room for all blocks, tell the user how many were left out. */
+static void
+report_left_out(BlocksJob *job)
+{
+	FitBudget	fit = {.asked = job->handed_out,.granted = job->handed_out};
+
+	if (job->handed_out < job->most)
+		return;
+	while (reorder_next(job->reorder) != InvalidBlockNumber)
+		fit.asked++;
+	fit_report_left_out(&fit);
+}
+
+/* Read the blocks into shared buffers, through a ring or without one. */
+static void
+buffer_blocks(BlocksJob *job, LoadResult *result)
+{
+	int			length = count_listed(job);
+	FitBudget	fit = {.action = job->fit};
+	RingOptions options;
+
+	if (length == 0)
+		return;
+
+	policy_for_load(job->open.rel, job->ring_kb, &options);
+	options.repeats_blocks = true;
+	job->most = options.nbuffers > 0 ? length : fit_take(&fit, length);
+	if (job->fit == FIT_WARN && options.nbuffers == 0)
+		fit_warn(length);
+
+	progress_set_total(job->most);
+	progress_set_phase(PHASE_READING, 0);
+	rewind_list(job);
+	job->reorder = reorder_create(job->mode, Min(job->window, length),
+								  next_listed_block, job);
+	job->previous = InvalidBlockNumber;
+	load_blocks(job->open.rel, MAIN_FORKNUM, &options, job->most,
+				next_block_of_window, job, result);
+	report_left_out(job);
+}
+
+static Datum
+make_result(TupleDesc tupdesc, const LoadResult *result, int64 seek_distance,
+			double elapsed_time)
+{
+	Datum		values[BLOCKS_RESULT_COLUMNS];
+	bool		nulls[BLOCKS_RESULT_COLUMNS] = {0};
+	int			last = BLOCKS_RESULT_COLUMNS - 1;
+
+	prewarm_put_result(result, elapsed_time, values);
+	values[last] = values[last - 1];	/* elapsed_time comes last */
+	values[last - 1] = Int64GetDatum(seek_distance);
+	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
+}
+
+/* What both functions do: ring_of_argument() gets the size of the ring. */
+static Datum
+prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+{
+	BlocksJob	job = {0};
+	LoadResult	result = {0};
+	TupleDesc	tupdesc;
+	instr_time	start;
+	instr_time	end;
+
+	ring_require_server();
+	tupdesc = results_row_type(fcinfo, BLOCKS_RESULT_COLUMNS);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+
+	get_job(&job, fcinfo, ring_of_argument);
+
+	INSTR_TIME_SET_CURRENT(start);
+	progress_begin(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0));
+	PG_TRY();
+	{
+		buffer_blocks(&job, &result);
+	}
+	PG_FINALLY();
+	{
+		progress_end();
+	}
+	PG_END_TRY();
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+
+	relations_close(&job.open);
+	return make_result(tupdesc, &result, job.seek_distance,
+					   INSTR_TIME_GET_MILLISEC(end));
+}
+
+/*
+ * pg_ringctl_prewarm_blocks(relation regclass, blocks bigint[],
+ *							 ring text, window_blocks integer,
+ *							 reorder text, fit text)
+ * pg_ringctl_prewarm_blocks(relation regclass, blocks bigint[],
+ *							 ring bigint, ...)
+ *
+ * Reads the listed blocks of the relation's main fork, reordered within a
+ * window.  Returns the number of blocks, how many were found in shared buffers
+ * and how many were read, what the ring did, the sum of the distances from one
+ * block to the next, and the elapsed time in ms.  fit: what to do if the blocks
+ * do not fit into shared buffers.
+ */
+Datum
+pg_ringctl_prewarm_blocks(PG_FUNCTION_ARGS)
+{
+	return prewarm_blocks(fcinfo, prewarm_ring_of_text);
+}
+
+Datum
+pg_ringctl_prewarm_blocks_kb(PG_FUNCTION_ARGS)
+{
+	return prewarm_blocks(fcinfo, prewarm_ring_of_kb);
+}

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * prewarm_parts.c
+ *	  The relations that a table consists of.
+ *
+ *	  partitioned table
+ *	   |
+ *	   +-- partitioned table
+ *	   |    |
+ *	   |    +-- leaf ----> indexes    table    TOAST table, its index
+ *	   +-- leaf ----> ...
+ *
+ * Only leaves have storage.  Each leaf is locked only while its parts are
+ * listed, so a part may be dropped before it is read.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "readers/prewarm_parts.h"
+#include "common/relations.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/relcache.h"
+
+static PartKind
+parse_part(const char *name)
+{
+	if (strcmp(name, "table") == 0)
+		return PARTS_TABLE;
+	if (strcmp(name, "toast") == 0)
+		return PARTS_TOAST;
+	if (strcmp(name, "indexes") == 0)
+		return PARTS_INDEXES;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value in \"%s\": \"%s\"", "parts", name),
+			 errhint("Valid values are \"indexes\", \"table\", and \"toast\".")));
+	return PARTS_TABLE;			/* keep compiler quiet */
+}
+
+/*
+ * parts_parse
+ *		The kinds of parts with these names, in the order of the names: a list
+ *		of PartKind.  Raises an error if there is no kind with such a name.
+ */
+List *
+parts_parse(ArrayType *names)
+{
+	Datum	   *elems;
+	bool	   *nulls;
+	int			nelems;
+	List	   *kinds = NIL;
+
+	deconstruct_array_builtin(names, TEXTOID, &elems, &nulls, &nelems);
+	for (int i = 0; i < nelems; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("\"%s\" cannot contain nulls", "parts")));
+		kinds = list_append_unique_int(kinds, parse_part(TextDatumGetCString(elems[i])));
+	}
+	return kinds;
+}
+
+/* Add a part to the list, unless it was dropped just now. */
+static List *
+add_part(List *parts, Oid relid, Oid table)
+{
+	char	   *name = get_rel_name(relid);
+	Part	   *part;
+
+	if (name == NULL)
+		return parts;
+	part = palloc(sizeof(Part));
+	part->relid = relid;
+	part->table = table;
+	part->name = name;
+	return lappend(parts, part);
+}
+
+static List *
+add_indexes(List *parts, Relation table)
+{
+	List	   *indexes = RelationGetIndexList(table);
+
+	foreach_oid(index, indexes)
+		parts = add_part(parts, index, RelationGetRelid(table));
+	list_free(indexes);
+	return parts;
+}
+
+static List *
+add_toast(List *parts, Oid toastid)
+{
+	Relation	toast = try_relation_open(toastid, AccessShareLock);
+
+	if (toast == NULL)
+		return parts;
+	parts = add_part(parts, toastid, InvalidOid);
+	parts = add_indexes(parts, toast);
+	relation_close(toast, AccessShareLock);
+	return parts;
+}
+
+/* Add the parts of this kind of a table that has storage. */
+static List *
+add_table(List *parts, Relation table, PartKind kind)
+{
+	switch (kind)
+	{
+		case PARTS_TABLE:
+			return add_part(parts, RelationGetRelid(table), InvalidOid);
+		case PARTS_TOAST:
+			return OidIsValid(table->rd_rel->reltoastrelid) ?
+				add_toast(parts, table->rd_rel->reltoastrelid) : parts;
+		case PARTS_INDEXES:
+			return add_indexes(parts, table);
+	}
+	return parts;
+}
+
+/*
+ * parts_list
+ *		The parts of these kinds of an open table: a list of Part, in the order
+ *		in which they are to be read.
+ *
+ * The parts of the first kind, of all partitions, come first, then those of
+ * the second kind, and so on.
+ */
+List *
+parts_list(Relation rel, const List *kinds)
+{
+	List	   *parts = NIL;
+	List	   *members = list_make1_oid(RelationGetRelid(rel));
+	bool		tell = true;
+
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		members = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	else
+		relations_notice_children(rel, "pg_ringctl_prewarm_all");
+
+	foreach_int(kind, kinds)
+	{
+		foreach_oid(relid, members)
+		{
+			Relation	member = try_relation_open(relid, AccessShareLock);
+
+			CHECK_FOR_INTERRUPTS();
+			if (member == NULL)
+				continue;		/* dropped meanwhile */
+			if (relations_is_leaf(relid, tell))
+				parts = add_table(parts, member, kind);
+			relation_close(member, AccessShareLock);
+		}
+		tell = false;
+	}
+	return parts;
+}

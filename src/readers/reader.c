@@ -1,0 +1,346 @@
+/*-------------------------------------------------------------------------
+ *
+ * reader.c
+ *	  The life of a reader of a relation.
+ *
+ * A reader is a scan or a prewarm from its first block to its last:
+ *
+ *	  make --> begin --> start_pass --> ... --> end
+ *	   |         |            ^  |
+ *	   |         |            +--+ a rescan
+ *	   |         |
+ *	   +---------+----> fails: the resource owner ends it
+ *
+ * While a reader runs, its ring counts what it does, in memory that other
+ * sessions can see (live_rings.c).  When the reader ends, these counts go into
+ * the statistics (stats.c).
+ *
+ * If a query fails, its resource owner ends its readers.  No memory may be
+ * allocated then.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "common/relations.h"
+#include "compat.h"
+#include "params.h"
+#include "readers/reader.h"
+#include "sharing/sharing.h"
+#include "shmem/area.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* When a reader begins, this many readers are asked to lend their rings. */
+#define MAX_LOOKED_AT			4
+
+static void reader_failed(Datum res);
+
+/* Readers that have asked for all blocks and still have a ring; newest first */
+static dlist_head may_lend_list = DLIST_STATIC_INIT(may_lend_list);
+
+/* A reader is released after the pins of its buffers, before its relation. */
+static const ResourceOwnerDesc reader_resource = {
+	.name = "pg_ringctl reader",
+	.release_phase = RESOURCE_RELEASE_BEFORE_LOCKS,
+	.release_priority = RELEASE_PRIO_RELCACHE_REFS - 1,
+	.ReleaseResource = reader_failed,
+};
+
+/*
+ * reader_attach_shared
+ *		Attach this process to what readers share; raises an error if that
+ *		can't be done.
+ */
+void
+reader_attach_shared(void)
+{
+	static bool attached = false;
+	MemoryContext oldcontext;
+
+	if (attached)
+		return;
+	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	shared_attach();
+	live_attach();
+	share_attach();
+	stats_attach();
+	MemoryContextSwitchTo(oldcontext);
+	attached = true;
+}
+
+static void
+attach_shared(void *arg pg_attribute_unused())
+{
+	reader_attach_shared();
+}
+
+/*
+ * reader_kind_name
+ *		What users call this kind of reader.
+ */
+const char *
+reader_kind_name(int32 kind)
+{
+#define NAME(kind, name)	[kind] = name,
+	static const char *const names[] = {READER_KINDS(NAME)};
+#undef NAME
+
+	return kind >= 0 && kind < (int) lengthof(names) ? names[kind] : "unknown";
+}
+
+/* Count what the reader did.  A read without a ring is not counted. */
+static void
+count_reader(const Reader *reader)
+{
+	const RingPublic *ring = ring_public(reader->ring);
+	StatsCounters counters = {0};
+
+	if (ring->nbuffers_max == 0)
+		return;
+	counters.scans = reader->scans;
+	counters.workers = reader->workers;
+	counters.ring = *ring_counts(reader->ring);
+	counters.ring_buffers = ring->nbuffers;
+	counters.ring_buffers_max = ring->nbuffers_max;
+	counters.elapsed_ms = INSTR_TIME_GET_MILLISEC(reader->elapsed);
+	counters.last_scan = GetCurrentTimestamp();
+	stats_add(reader->kind, reader->relid, &counters);
+}
+
+/* Count what the reader did, and free its ring and itself. */
+static void
+finish_reader(Reader *reader, bool failed)
+{
+	reader_stop_clock(reader);
+	ring_close(reader->ring);
+	count_reader(reader);
+
+	PG_TRY();
+	{
+		if (reader->finished && !failed)
+			reader->finished(reader);
+	}
+	PG_FINALLY();
+	{
+		ring_free(reader->ring);
+		pfree(reader);
+	}
+	PG_END_TRY();
+}
+
+/* Set what other sessions see of the reader, except for its present pass. */
+static void
+set_info(Reader *reader, const RingOptions *options)
+{
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+
+	reader->info.leader_pid = leader ? leader->pid : 0;
+	reader->info.datid = relations_database(reader->relid);
+	reader->info.relid = reader->relid;
+	reader->info.kind = reader->kind;
+	reader->info.source = options->source;
+}
+
+/*
+ * reader_make
+ *		Allocate a reader: size zeroed bytes, which begin with a Reader, in a
+ *		context that lives as long as the session.
+ *
+ * reader_end() frees the reader.  If the query fails, its resource owner frees
+ * the reader.  Before that it calls failed(), if the creator has set this
+ * function, which must remove the reader from the creator's lists.  failed()
+ * may not throw.
+ */
+void *
+reader_make(MemoryContext context, Size size)
+{
+	Reader	   *reader;
+
+	ResourceOwnerEnlarge(CurrentResourceOwner);
+	reader = MemoryContextAllocZero(context, size);
+	reader->owner = CurrentResourceOwner;
+	ResourceOwnerRemember(reader->owner, PointerGetDatum(reader), &reader_resource);
+	return reader;
+}
+
+/*
+ * reader_begin
+ *		The reader begins to read the relation, through a new ring with these
+ *		options.
+ */
+void
+reader_begin(Reader *reader, ReaderKind kind, Oid relid,
+			 const RingOptions *options)
+{
+	reader->kind = kind;
+	reader->relid = relid;
+
+	reader_lend_finished();
+	shared_try(attach_shared, NULL);
+	/* A read without a ring is not counted: see count_reader(). */
+	if (options->nbuffers > 0)
+		stats_prepare(kind, relid);
+	reader->ringid = live_new_ringid();
+	set_info(reader, options);
+	reader->ring = ring_create(options);
+	reader_start_clock(reader);
+}
+
+/*
+ * reader_start_pass
+ *		The reader starts a pass over blocks_total blocks.  From now on other
+ *		sessions see it.
+ */
+void
+reader_start_pass(Reader *reader, int64 blocks_total)
+{
+	ring_start_pass(reader->ring);
+	reader_hide(reader);
+	reader->info.blocks_total = blocks_total;
+	reader->info.started = GetCurrentTimestamp();
+	reader_show(reader);
+}
+
+/*
+ * reader_show, reader_hide
+ *		From now on other sessions see the reader's ring, or don't.
+ */
+void
+reader_show(Reader *reader)
+{
+	LiveRing   *live = ring_live(reader->ring);
+
+	if (live != NULL)
+		live_show(live, reader->ringid, &reader->info);
+}
+
+void
+reader_hide(Reader *reader)
+{
+	LiveRing   *live = ring_live(reader->ring);
+
+	if (live != NULL)
+		live_hide(live);
+}
+
+/*
+ * reader_end
+ *		The reader's stream has ended: count what the reader did, and free it
+ *		and its ring.  A reader that never began is only freed.
+ */
+void
+reader_end(Reader *reader)
+{
+	ResourceOwnerForget(reader->owner, PointerGetDatum(reader), &reader_resource);
+	if (reader->ring != NULL)
+		finish_reader(reader, false);
+	else
+		pfree(reader);
+}
+
+/* Called by the resource owner: the query failed. */
+static void
+reader_failed(Datum res)
+{
+	Reader	   *reader = (Reader *) DatumGetPointer(res);
+
+	if (reader->failed)
+		reader->failed(reader);
+	if (reader->ring == NULL)
+	{
+		pfree(reader);
+		return;
+	}
+	ring_forget_relation(reader->ring);
+	finish_reader(reader, true);
+}
+
+/*
+ * reader_may_lend
+ *		Say whether the reader's ring may be lent soon, because its stream has
+ *		asked for all blocks.
+ *
+ * When the session's next reader begins, lend() of this reader is called.  If
+ * the reader has got all its blocks, lend() lends the ring (ring_lend()) and
+ * returns true.
+ */
+void
+reader_may_lend(Reader *reader, bool may_lend)
+{
+	if (reader->may_lend)
+		dlist_delete(&reader->lend_node);
+	reader->may_lend = may_lend;
+	if (may_lend)
+		dlist_push_head(&may_lend_list, &reader->lend_node);
+}
+
+/*
+ * reader_lend_finished
+ *		A reader is about to begin: let readers that have got all their blocks
+ *		lend their rings.
+ *
+ * Only the MAX_LOOKED_AT newest readers are asked.  If a query scans one
+ * partition after the other, the newest is the reader of the last partition.
+ */
+void
+reader_lend_finished(void)
+{
+	dlist_mutable_iter iter;
+	int			looked_at = 0;
+
+	dlist_foreach_modify(iter, &may_lend_list)
+	{
+		Reader	   *reader = dlist_container(Reader, lend_node, iter.cur);
+
+		if (reader->lend(reader))
+			reader_may_lend(reader, false);
+		if (++looked_at == MAX_LOOKED_AT)
+			break;
+	}
+}
+
+/*
+ * reader_start_clock, reader_stop_clock
+ *		Start or stop a reader's clock.  It is stopped while the query is
+ *		between two fetches, and after the end of a pass, when a rescan may
+ *		follow.
+ */
+void
+reader_start_clock(Reader *reader)
+{
+	if (reader->running)
+		return;
+	reader->running = true;
+	INSTR_TIME_SET_CURRENT(reader->started);
+}
+
+void
+reader_stop_clock(Reader *reader)
+{
+	instr_time	now;
+
+	if (!reader->running)
+		return;
+	reader->running = false;
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_ACCUM_DIFF(reader->elapsed, now, reader->started);
+}
+
+/*
+ * reader_count_scans
+ *		Count scans of a relation that had no reader in this process.
+ */
+void
+reader_count_scans(ReaderKind kind, Oid relid, int64 scans)
+{
+	StatsCounters counters = {.scans = scans,.last_scan = GetCurrentTimestamp()};
+
+	shared_try(attach_shared, NULL);
+	stats_prepare(kind, relid);
+	stats_add(kind, relid, &counters);
+}

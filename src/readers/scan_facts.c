@@ -1,0 +1,363 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_facts.c
+ *	  What the scans of a query did, including its parallel workers.
+ *
+ * A session remembers what the scans of its last statement did.  A parallel
+ * worker publishes what its scans did in its leader's list in shared memory,
+ * before it exits:
+ *
+ *	    lists, by the leader's ProcNumber
+ *	    +-----+-----+-----+-----+
+ *	    |     |  |  |     |     |
+ *	    +-----+--|--+-----+-----+
+ *	             v
+ *	       PublishedFacts { query, facts, next } -> PublishedFacts -> ...
+ *
+ * A leader may run several parallel queries at a time.  "query" says to which
+ * of them an entry belongs: it is the handle of the parallel context's
+ * segment, the only thing that a worker and its leader both know of the query.
+ * The leader waits for all workers of the query, and then removes the query's
+ * entries from the list.  If a query fails, its entries are removed when a
+ * later parallel query begins.  If a worker is started again, because its
+ * Gather is rescanned, it adds to its old entry.
+ *
+ * A leader writes its pid into its list when it attaches.  A worker publishes
+ * only if its leader's pid is there, because otherwise its entry would never
+ * be removed.  If the leader fails to remove entries, it clears the pid.
+ *
+ * A statement is what the client sends at a time, so the scans of functions
+ * are remembered together with those of the query that called the functions.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "readers/scan_facts.h"
+#include "shmem/area.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+/* Most entries of a list: 250 kB. */
+#define MAX_PUBLISHED			1000
+
+/* Most entries that are searched for the one of a worker and node. */
+#define MAX_PUBLISHED_SEARCHED	256
+
+/* What a worker has published about one node of a plan: an entry of a list. */
+typedef struct PublishedFacts
+{
+	dsa_pointer next;
+	dsm_handle	query;
+	ScanFacts	facts;
+} PublishedFacts;
+
+/* What the workers of one leader have published. */
+typedef struct PublishedList
+{
+	LWLock		lock;
+	int			leader_pid;		/* 0 if the leader does not remove entries */
+	int			npublished;
+	dsa_pointer published;		/* first entry */
+} PublishedList;
+
+typedef struct FactsPart
+{
+	int			nlists;
+	PublishedList lists[FLEXIBLE_ARRAY_MEMBER];
+} FactsPart;
+
+static FactsPart *part = NULL;
+
+/* What the last statement's scans did. */
+static MemoryContext remembered_context = NULL;
+static List *remembered = NIL;
+static TimestampTz remembered_statement = 0;
+
+static void
+init_facts(void *memory)
+{
+	FactsPart  *new = memory;
+
+	new->nlists = MaxBackends;
+	for (int i = 0; i < new->nlists; i++)
+	{
+		LWLockInitialize(&new->lists[i].lock, shared_tranche());
+		new->lists[i].leader_pid = 0;
+		new->lists[i].npublished = 0;
+		new->lists[i].published = InvalidDsaPointer;
+	}
+}
+
+static void discard_at_exit(int code, Datum arg);
+
+static void
+attach_facts(void *arg pg_attribute_unused())
+{
+	shared_attach();
+	part = shared_part(PART_FACTS,
+					   offsetof(FactsPart, lists) + MaxBackends * sizeof(PublishedList),
+					   init_facts);
+	if (!IsParallelWorker() && MyProcNumber >= 0 && MyProcNumber < part->nlists)
+	{
+		before_shmem_exit(discard_at_exit, (Datum) 0);
+		part->lists[MyProcNumber].leader_pid = MyProcPid;
+	}
+}
+
+/* The list of this process's leader; NULL if there is none. */
+static PublishedList *
+leader_list(void)
+{
+	ProcNumber	leader = ParallelLeaderProcNumber != INVALID_PROC_NUMBER ?
+		ParallelLeaderProcNumber : MyProcNumber;
+
+	if (part == NULL && !shared_try(attach_facts, NULL))
+		return NULL;
+	return leader >= 0 && leader < part->nlists ? &part->lists[leader] : NULL;
+}
+
+/* The entry of this query, node and worker; NULL if none is found. */
+static PublishedFacts *
+find_published(const PublishedList *list, dsm_handle query, const ScanFacts *facts)
+{
+	dsa_pointer p = list->published;
+	PublishedFacts *entry;
+
+	for (int i = 0; i < MAX_PUBLISHED_SEARCHED && DsaPointerIsValid(p); i++, p = entry->next)
+	{
+		entry = dsa_get_address(shared_area(), p);
+		if (entry->query == query && entry->facts.worker == facts->worker &&
+			entry->facts.plan_node_id == facts->plan_node_id)
+			return entry;
+	}
+	return NULL;
+}
+
+typedef struct PublishArgs
+{
+	PublishedList *list;
+	dsm_handle	query;
+	const ScanFacts *facts;
+} PublishArgs;
+
+/*
+ * Add to the entry of this worker and node, or make the entry.  No other
+ * process makes it, so the lock can be released between search and insertion.
+ */
+static void
+publish(void *arg)
+{
+	const PublishArgs *args = arg;
+	PublishedList *list = args->list;
+	dsa_pointer p;
+	PublishedFacts *entry;
+	bool		full;
+
+	LWLockAcquire(&list->lock, LW_EXCLUSIVE);
+	full = list->npublished >= MAX_PUBLISHED;
+	entry = find_published(list, args->query, args->facts);
+	if (entry != NULL)
+		facts_add(&entry->facts, args->facts);
+	LWLockRelease(&list->lock);
+	if (entry != NULL || full)
+		return;
+
+	p = dsa_allocate_extended(shared_area(), sizeof(PublishedFacts), DSA_ALLOC_NO_OOM);
+	if (!DsaPointerIsValid(p))
+		return;					/* what this worker did will not be shown */
+	entry = dsa_get_address(shared_area(), p);
+	entry->query = args->query;
+	entry->facts = *args->facts;
+
+	LWLockAcquire(&list->lock, LW_EXCLUSIVE);
+	entry->next = list->published;
+	list->published = p;
+	list->npublished++;
+	LWLockRelease(&list->lock);
+}
+
+/*
+ * facts_publish
+ *		In a parallel worker: publish what a scan of the query did, for the
+ *		leader to see.
+ */
+void
+facts_publish(dsm_handle query, const ScanFacts *facts)
+{
+	PublishArgs args = {leader_list(), query, facts};
+
+	if (args.list != NULL &&
+		args.list->leader_pid == MyProc->lockGroupLeader->pid)
+		shared_try(publish, &args);
+}
+
+/*
+ * facts_add
+ *		Add what was done for a scan to the sum of what was done for it
+ *		earlier, or by other processes.
+ */
+void
+facts_add(ScanFacts *sum, const ScanFacts *facts)
+{
+	/* Each process has a ring of its own.  Show the size of the largest one. */
+	if (facts->nbuffers >= sum->nbuffers)
+	{
+		sum->nbuffers = facts->nbuffers;
+		sum->source = facts->source;
+	}
+
+	sum->scans += facts->scans;
+	sum->elapsed_ms += facts->elapsed_ms;
+	ring_add_counts(&sum->counts, &facts->counts);
+}
+
+typedef struct CollectArgs
+{
+	PublishedList *list;
+	dsm_handle	query;
+	int			plan_node_id;
+	List	   *facts;
+} CollectArgs;
+
+static void
+collect(void *arg)
+{
+	CollectArgs *args = arg;
+	PublishedList *list = args->list;
+	PublishedFacts *entry;
+
+	LWLockAcquire(&list->lock, LW_SHARED);
+	for (dsa_pointer p = list->published; DsaPointerIsValid(p); p = entry->next)
+	{
+		entry = dsa_get_address(shared_area(), p);
+		if (entry->query == args->query &&
+			(args->plan_node_id < 0 ||
+			 entry->facts.plan_node_id == args->plan_node_id))
+		{
+			ScanFacts  *facts = palloc(sizeof(ScanFacts));
+
+			*facts = entry->facts;
+			args->facts = lappend(args->facts, facts);
+		}
+	}
+	LWLockRelease(&list->lock);
+}
+
+/*
+ * facts_of_workers
+ *		In the leader: what the workers of the query have published so far
+ *		about a node of its plan, or about all nodes if plan_node_id is -1.
+ *		Returns a palloc'd list of palloc'd ScanFacts.
+ */
+List *
+facts_of_workers(dsm_handle query, int plan_node_id)
+{
+	CollectArgs args = {leader_list(), query, plan_node_id, NIL};
+
+	if (args.list != NULL)
+		shared_try(collect, &args);
+	return args.facts;
+}
+
+static void
+discard(void *arg)
+{
+	const CollectArgs *args = arg;
+	PublishedList *list = args->list;
+	dsa_pointer *link = &list->published;
+
+	LWLockAcquire(&list->lock, LW_EXCLUSIVE);
+	while (DsaPointerIsValid(*link))
+	{
+		dsa_pointer p = *link;
+		PublishedFacts *entry = dsa_get_address(shared_area(), p);
+
+		if (args->query == DSM_HANDLE_INVALID ||
+			entry->query == args->query)
+		{
+			*link = entry->next;
+			list->npublished--;
+			dsa_free(shared_area(), p);
+		}
+		else
+			link = &entry->next;
+	}
+	LWLockRelease(&list->lock);
+}
+
+/*
+ * facts_discard
+ *		In the leader: remove what the workers of the query have published;
+ *		DSM_HANDLE_INVALID stands for all queries.
+ */
+void
+facts_discard(dsm_handle query)
+{
+	CollectArgs args = {leader_list(), query, -1, NIL};
+
+	if (args.list != NULL)
+		args.list->leader_pid = shared_try(discard, &args) ? MyProcPid : 0;
+}
+
+/* The leader exits: remove what its workers have published. */
+static void
+discard_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	facts_discard(DSM_HANDLE_INVALID);
+	part->lists[MyProcNumber].leader_pid = 0;
+}
+
+/*
+ * facts_remember
+ *		Remember these facts of the session's current statement, and forget
+ *		those of the statement before.
+ */
+void
+facts_remember(const ScanFacts *facts)
+{
+	TimestampTz statement = GetCurrentStatementStartTimestamp();
+	MemoryContext oldcontext;
+	ScanFacts  *copy;
+
+	if (remembered_context == NULL)
+		remembered_context = AllocSetContextCreate(TopMemoryContext,
+												   "pg_ringctl last scans",
+												   ALLOCSET_DEFAULT_SIZES);
+	if (statement != remembered_statement)
+	{
+		remembered = NIL;
+		MemoryContextReset(remembered_context);
+		remembered_statement = statement;
+	}
+	if (list_length(remembered) >= MAX_REMEMBERED_SCANS)
+	{
+		/* a procedure that runs for hours is one statement, too */
+		copy = linitial(remembered);
+		remembered = list_delete_first(remembered);
+		pfree(copy);
+	}
+
+	oldcontext = MemoryContextSwitchTo(remembered_context);
+	copy = palloc(sizeof(ScanFacts));
+	*copy = *facts;
+	remembered = lappend(remembered, copy);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/*
+ * facts_remembered
+ *		The ScanFacts of the last statement that had any.  The caller must not
+ *		change them.
+ */
+List *
+facts_remembered(void)
+{
+	return remembered;
+}

@@ -1,0 +1,657 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_reader.c
+ *	  The readers of sequential scans, and their passes.
+ *
+ * A pass of an attached scan:
+ *
+ *	  IDLE ---> READING ---> ASKED_ALL ---> drained: its ring can be lent
+ *	    ^          ^ |            |
+ *	    |          +-+ turns      | rescanned
+ *	    +-------------------------+
+ *
+ * The stream asks for the last block before the scan has got all blocks.  Only
+ * the scan descriptor shows when the scan has got them: it has no buffer and
+ * is not inited.  Such a scan is drained.  It keeps its ring until the
+ * session's next reader begins, and then lends the ring.  If the scan is
+ * rescanned, its ring gets buffers again.
+ *
+ * Readers are kept by query, because a session may have many cursors:
+ *
+ *	  queries (a hash) ---> QueryScans ---> readers: all
+ *	                                  \---> running: readers in a pass
+ *
+ * If the query fails, the readers' resource owner ends them.  Nothing of the
+ * executor's may be used then.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "optimizer/optimizer.h"
+#include "params.h"
+#include "postmaster/bgworker.h"
+#include "readers/scan_reader.h"
+#include "readers/scan_sharing.h"
+#include "readers/toast.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+struct QueryScans
+{
+	const void *owner;			/* the query's EState, or a utility command */
+	dlist_head	readers;
+	dlist_head	running;		/* readers whose pass is not over */
+};
+
+typedef struct QueryEntry
+{
+	const void *owner;			/* hash key */
+	QueryScans *scans;
+	char		status;			/* hash status */
+} QueryEntry;
+
+#define SH_PREFIX		queries
+#define SH_ELEMENT_TYPE	QueryEntry
+#define SH_KEY_TYPE		const void *
+#define SH_KEY			owner
+#define SH_HASH_KEY(tb, key)	((uint32) murmurhash64((uint64) (uintptr_t) (key)))
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* Tuple table slots that keep a page pinned: see query_keeps_pins(). */
+#define SLOTS_THAT_KEEP_PINS	3
+
+const EState *scan_partial_query = NULL;
+int			scan_nqueries = 0;
+
+static queries_hash *queries = NULL;
+static MemoryContext scan_context = NULL;
+
+/*
+ * scan_init_readers
+ *		Called once, when the library is loaded.
+ */
+void
+scan_init_readers(void)
+{
+	scan_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl scans",
+										 ALLOCSET_SMALL_SIZES);
+	queries = queries_create(scan_context, 4, NULL);
+}
+
+/* --- The readers of a query --- */
+
+/* The query's readers; NULL if it has none. */
+static QueryScans *
+find_query(const void *owner)
+{
+	QueryEntry *entry;
+
+	if (scan_nqueries == 0)
+		return NULL;
+	entry = queries_lookup(queries, owner);
+	return entry ? entry->scans : NULL;
+}
+
+/* The query's readers; if it has none, make room for them. */
+static QueryScans *
+make_query(const void *owner)
+{
+	QueryScans *query = find_query(owner);
+	QueryEntry *entry;
+	bool		found;
+
+	if (query != NULL)
+		return query;
+	query = MemoryContextAllocExtended(scan_context, sizeof(QueryScans),
+									   MCXT_ALLOC_NO_OOM);
+	if (query == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	PG_TRY();
+	{
+		entry = queries_insert(queries, owner, &found);
+	}
+	PG_CATCH();
+	{
+		pfree(query);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	query->owner = owner;
+	dlist_init(&query->readers);
+	dlist_init(&query->running);
+	entry->scans = query;
+	scan_nqueries++;
+	return query;
+}
+
+static void
+forget_query(QueryScans *query)
+{
+	queries_delete(queries, query->owner);
+	scan_nqueries--;
+	pfree(query);
+}
+
+static void
+set_reader_running(ScanReader *reader, bool now_running)
+{
+	if (now_running && !reader->running)
+		dlist_push_tail(&reader->query->running, &reader->running_node);
+	else if (!now_running && reader->running)
+		dlist_delete(&reader->running_node);
+	reader->running = now_running;
+}
+
+/*
+ * Once the stream has asked for all blocks, the ring may be lent.  But a utility
+ * command frees its scan when it likes, so the scan can't be asked whether it has
+ * got them.
+ */
+static void
+set_pass(ScanReader *reader, PassState pass)
+{
+	reader->pass = pass;
+	reader_may_lend(&reader->reader, pass == PASS_ASKED_ALL && reader->node != NULL);
+}
+
+/* Take a reader out of all lists.  If it was the last one, forget the query. */
+static void
+unlink_reader(ScanReader *reader)
+{
+	scan_leave_sharing(reader);
+	set_pass(reader, PASS_IDLE);
+	set_reader_running(reader, false);
+	dlist_delete(&reader->reader.node);
+	if (dlist_is_empty(&reader->query->readers))
+		forget_query(reader->query);
+}
+
+/* The reader's query failed. */
+static void
+scan_failed(Reader *failed)
+{
+	ScanReader *reader = (ScanReader *) failed;
+
+	if (reader->query != NULL)
+		unlink_reader(reader);
+}
+
+/*
+ * scan_find_reader
+ *		The reader of a node of a running query; NULL if it has none.
+ *
+ * EXPLAIN calls this for all nodes of a plan, mostly in the order in which the
+ * readers were made.  So the search begins where the last one ended.
+ */
+ScanReader *
+scan_find_reader(const PlanState *ps)
+{
+	QueryScans *query = find_query(ps->state);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return NULL;
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+		if (reader->node == ps)
+		{
+			/* the next search begins with the reader after this one */
+			dlist_head *head = &query->readers;
+
+			while (dlist_tail_node(head) != &reader->reader.node)
+			{
+				dlist_node *first = dlist_pop_head_node(head);
+
+				dlist_push_tail(head, first);
+			}
+			return reader;
+		}
+	}
+	return NULL;
+}
+
+/* --- A pass --- */
+
+/*
+ * Has the scan got all blocks of its pass?  A bitmap scan does not reset
+ * rs_inited at its end.
+ */
+static bool
+is_drained(const ScanReader *reader)
+{
+	const HeapScanDesc scan = reader->scan;
+
+	if (scan == NULL)
+		return false;			/* index_fetch.c knows */
+	return reader->pass == PASS_ASKED_ALL && !BufferIsValid(scan->rs_cbuf) &&
+		(!scan->rs_inited || (scan->rs_base.rs_flags & SO_TYPE_BITMAPSCAN) != 0);
+}
+
+/*
+ * The pass is over, or was given up: count its last blocks.  If the stream has
+ * asked for all blocks, the scan has probably got all of them.  If not, the
+ * scan may have got one more block since the last call of the stream's
+ * callback.
+ */
+static void
+count_rest_of_pass(ScanReader *reader)
+{
+	Ring	   *ring = reader->reader.ring;
+
+	if (reader->pass == PASS_ASKED_ALL)
+		ring_consume_all(ring);
+	else
+		ring_consume_next(ring);
+	ring_drop_unconsumed(ring);
+}
+
+/* Note how many blocks the scan has got. */
+static void
+note_consumed(ScanReader *reader)
+{
+	if (is_drained(reader))
+		count_rest_of_pass(reader);
+	else if (reader->scan != NULL && reader->scan->rs_cblock != InvalidBlockNumber)
+		ring_consume(reader->reader.ring, reader->scan->rs_cblock);
+}
+
+/* Called when another reader is about to begin: see reader_may_lend(). */
+static bool
+lend_if_drained(Reader *asked_all)
+{
+	ScanReader *reader = (ScanReader *) asked_all;
+
+	if (!is_drained(reader))
+		return false;
+	note_consumed(reader);
+	ring_lend(reader->reader.ring);
+	set_reader_running(reader, false);
+	reader->pass = PASS_IDLE;
+	return true;
+}
+
+/*
+ * Does this process count the scan?  The leader counts a parallel scan, or
+ * worker 0, if the leader takes no part.  If that process never calls the
+ * scan, scan_remember_workers() counts it.
+ */
+static bool
+counts_scan(const ScanReader *reader)
+{
+	if (!IsParallelWorker() || !reader->is_parallel)
+		return true;
+	return ParallelWorkerNumber == 0 && !parallel_leader_participation;
+}
+
+/* How many blocks does a pass have to read? */
+static BlockNumber
+blocks_to_scan(const ScanReader *reader)
+{
+	if (reader->expected > 0)
+		return reader->expected;
+	return Min(reader->scan->rs_nblocks, reader->scan->rs_numblocks);
+}
+
+/*
+ * scan_begin_pass
+ *		The scan starts to read, for the first time or again.
+ */
+void
+scan_begin_pass(ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+
+	if (counts_scan(reader))
+		reader->reader.scans++;
+	if (IsParallelWorker())
+		reader->reader.workers++;
+
+	scan_leave_sharing(reader);
+	if (reader->begun)
+		count_rest_of_pass(reader);
+	set_pass(reader, PASS_READING);
+	reader->direction = scan->rs_dir;
+	scan_begin_sharing(reader);
+	reader->begun = true;
+	reader_lend_finished();
+	set_reader_running(reader, true);
+	reader_start_pass(&reader->reader, blocks_to_scan(reader));
+	reader_start_clock(&reader->reader);
+}
+
+/*
+ * scan_begin_index_pass
+ *		The index scan begins to read ahead.  For the reader, its pass lasts until
+ *		the query ends.
+ */
+void
+scan_begin_index_pass(ScanReader *reader)
+{
+	if (!IsParallelWorker() || !reader->is_parallel)
+		reader->reader.scans++;
+	if (IsParallelWorker())
+		reader->reader.workers++;
+	reader->begun = true;
+	set_pass(reader, PASS_READING);
+	set_reader_running(reader, true);
+	reader_start_pass(&reader->reader, reader->expected);
+	reader_start_clock(&reader->reader);
+}
+
+/* The scan changes its direction in the middle of a pass. */
+static void
+change_direction(ScanReader *reader)
+{
+	reader->direction = reader->scan->rs_dir;
+	scan_leave_sharing(reader);
+	note_consumed(reader);
+	set_pass(reader, PASS_READING);
+	ring_drop_unconsumed(reader->reader.ring);
+	ring_start(reader->reader.ring);
+	reader_show(&reader->reader);
+	reader_start_clock(&reader->reader);
+}
+
+/* The stream has asked for all blocks of the pass. */
+static void
+end_asking(ScanReader *reader)
+{
+	scan_leave_sharing(reader);
+	set_pass(reader, PASS_ASKED_ALL);
+	reader_hide(&reader->reader);
+	reader_stop_clock(&reader->reader);
+}
+
+/*
+ * scan_note_next_block
+ *		Called by the streams' callbacks with the block that comes next.
+ *		Returns that block.  start is the block that the scan began with.
+ */
+BlockNumber
+scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
+{
+	if (unlikely(!enabled_still(&reader->enabled)))
+	{
+		scan_leave_sharing(reader);
+		ring_stop_control(reader->reader.ring);
+	}
+	if (unlikely(reader->direction != reader->scan->rs_dir))
+		change_direction(reader);
+	note_consumed(reader);
+
+	if (block == InvalidBlockNumber)
+		end_asking(reader);
+	else if (unlikely(--reader->blocks_to_step <= 0))
+		scan_share(reader, block, start);
+	return block;
+}
+
+/* --- A reader of a scan --- */
+
+/* What the reader did so far, up to the last look at its ring. */
+static void
+get_facts(const ScanReader *reader, ScanFacts *facts)
+{
+	const RingPublic *ring = ring_public(reader->reader.ring);
+
+	facts->plan_node_id = reader->plan_node_id;
+	facts->kind = reader->reader.kind;
+	facts->relid = reader->reader.relid;
+	facts->worker = IsParallelWorker() ? ParallelWorkerNumber : -1;
+	facts->nbuffers = ring->nbuffers;
+	facts->source = ring_options(reader->reader.ring)->source;
+	facts->scans = reader->reader.scans;
+	facts->elapsed_ms = INSTR_TIME_GET_MILLISEC(reader->reader.elapsed);
+	facts->counts = *ring_counts(reader->reader.ring);
+}
+
+/*
+ * scan_get_facts
+ *		What the reader did so far.  To be called while its query does not run.
+ */
+void
+scan_get_facts(ScanReader *reader, ScanFacts *facts)
+{
+	if (reader->running)
+	{
+		ring_watch(reader->reader.ring);
+		note_consumed(reader);
+	}
+	get_facts(reader, facts);
+	/* Blocks that were not consumed so far never will be. */
+	facts->counts.unconsumed = facts->counts.blocks - facts->counts.consumed;
+}
+
+/* The reader has ended, and its counts are final. */
+static void
+scan_finished(Reader *finished)
+{
+	ScanReader *reader = (ScanReader *) finished;
+	ScanFacts	facts;
+
+	get_facts(reader, &facts);
+	if (!IsParallelWorker())
+		facts_remember(&facts);
+	else if (reader->for_leader)
+		facts_publish(DatumGetUInt32(MyBgworkerEntry->bgw_main_arg), &facts);
+}
+
+/*
+ * Does the query lock or change rows?  If so, SLOTS_THAT_KEEP_PINS tuple table
+ * slots may each keep the page of a row pinned until the next such row: the
+ * slot of the old tuple, that of the triggers' old tuple, and that of
+ * EvalPlanQual.
+ */
+static bool
+query_keeps_pins(const EState *estate)
+{
+	const PlannedStmt *stmt = estate->es_plannedstmt;
+
+	return stmt->commandType != CMD_SELECT || stmt->rowMarks != NIL ||
+		stmt->hasModifyingCTE;
+}
+
+/* The reader is of a plan node's scan. */
+static void
+set_node(ScanReader *reader, PlanState *ps)
+{
+	reader->node = ps;
+	reader->plan_node_id = ps->plan->plan_node_id;
+	reader->is_parallel = ps->plan->parallel_aware;
+	reader->for_leader = IsParallelWorker() && ps->state->es_query_dsa != NULL;
+}
+
+static ScanReader *
+begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner,
+			 PlanState *ps, const RingOptions *options)
+{
+	ScanReader *reader = reader_make(scan_context, sizeof(ScanReader));
+	QueryScans *query;
+
+	reader->reader.failed = scan_failed;
+	reader->reader.lend = lend_if_drained;
+	reader->reader.finished = scan_finished;
+	reader->scan = scan;
+	query = make_query(owner);
+	dlist_push_tail(&query->readers, &reader->reader.node);
+	reader->query = query;
+	reader->plan_node_id = -1;
+	if (ps != NULL)
+		set_node(reader, ps);
+	if (scan != NULL)
+		reader->direction = scan->rs_dir;
+	reader->blocks_to_step = PG_INT32_MAX;
+	reader_begin(&reader->reader, kind, RelationGetRelid(rel), options);
+	enabled_mark(&reader->enabled);
+	toast_begin(owner, rel);
+	return reader;
+}
+
+/*
+ * scan_begin_reader
+ *		Begin the reader of a plan node's scan, which has a descriptor unless it
+ *		is an index scan, through a ring of these options.
+ *
+ * If memory runs out, the reader's resource owner ends the reader.
+ */
+ScanReader *
+scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
+{
+	RingOptions own_options = *options;
+
+	if (query_keeps_pins(ps->state))
+		own_options.headroom += SLOTS_THAT_KEEP_PINS;
+	return begin_reader(kind, ((ScanState *) ps)->ss_currentRelation,
+						(HeapScanDesc) ((ScanState *) ps)->ss_currentScanDesc,
+						ps->state, ps, &own_options);
+}
+
+/*
+ * scan_begin_reader_of_command
+ *		The same for a scan of a utility command.  command is its identity, for
+ *		scan_end_command().
+ */
+ScanReader *
+scan_begin_reader_of_command(ReaderKind kind, const void *command,
+							 HeapScanDesc scan, const RingOptions *options)
+{
+	return begin_reader(kind, scan->rs_base.rs_rd, scan, command, NULL, options);
+}
+
+/* --- All readers of a query --- */
+
+/* The query pauses: let other sessions see exactly how far the scan is. */
+static void
+pause_reader(ScanReader *reader)
+{
+	reader_stop_clock(&reader->reader);
+	ring_watch(reader->reader.ring);
+	note_consumed(reader);
+	if (reader->share != NULL)
+		share_pause(reader->share, true);
+}
+
+static void
+resume_reader(ScanReader *reader)
+{
+	if (is_drained(reader))
+		return;
+	reader_start_clock(&reader->reader);
+	ring_resume(reader->reader.ring);
+	if (reader->share != NULL)
+		share_pause(reader->share, false);
+}
+
+/*
+ * scan_set_running
+ *		The query goes on, or pauses, and so do its readers.
+ */
+void
+scan_set_running(const EState *estate, bool now_running)
+{
+	QueryScans *query = find_query(estate);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return;
+	dlist_foreach(iter, &query->running)
+	{
+		ScanReader *reader = dlist_container(ScanReader, running_node, iter.cur);
+
+		if (now_running)
+			resume_reader(reader);
+		else
+			pause_reader(reader);
+	}
+}
+
+/*
+ * scan_leave_query
+ *		The query's streams are about to end, and its scans to be freed: from
+ *		now on its readers must not use them.  Returns the readers, for
+ *		scan_end_query(); NULL if there are none.
+ */
+QueryScans *
+scan_leave_query(const EState *estate)
+{
+	QueryScans *query = find_query(estate);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return NULL;
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+		reader_stop_clock(&reader->reader);
+		reader_hide(&reader->reader);
+		if (reader->running)
+			note_consumed(reader);
+		ring_forget_relation(reader->reader.ring);
+		set_reader_running(reader, false);
+		set_pass(reader, PASS_IDLE);
+	}
+	return query;
+}
+
+/*
+ * scan_end_query
+ *		The query's streams have ended, and all reads with them: end the
+ *		readers.  query may be NULL.
+ */
+void
+scan_end_query(QueryScans *query)
+{
+	bool		more = query != NULL;
+
+	while (more)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node,
+											 dlist_head_node(&query->readers));
+
+		more = dlist_has_next(&query->readers, &reader->reader.node);
+		unlink_reader(reader);
+		reader_end(&reader->reader);
+	}
+}
+
+/*
+ * scan_end_command
+ *		The scans of a utility command, if it had any, have ended: end their
+ *		readers.
+ *
+ * The scans are freed already, so they are not looked at.  They have got
+ * all the blocks that they have asked for, or else the command had failed.
+ */
+void
+scan_end_command(const void *command)
+{
+	QueryScans *query = find_query(command);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return;
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+		reader_stop_clock(&reader->reader);
+		reader_hide(&reader->reader);
+		count_rest_of_pass(reader);
+		set_reader_running(reader, false);
+		reader->pass = PASS_IDLE;
+	}
+	scan_end_query(query);
+}

@@ -1,0 +1,92 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_reader.h
+ *	  The readers of sequential scans: for seqscan*.c only.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_SCAN_READER_H
+#define RINGCTL_SCAN_READER_H
+
+#include "access/heapam.h"
+#include "nodes/execnodes.h"
+#include "readers/reader.h"
+#include "readers/scan_facts.h"
+#include "sharing/sharing.h"
+#include "shmem/kill_switch.h"
+
+/* The readers of one running query. */
+typedef struct QueryScans QueryScans;
+
+/* Where an attached scan is in its pass: see scan_reader.c. */
+typedef enum PassState
+{
+	PASS_IDLE,					/* has not asked for a block yet */
+	PASS_READING,
+	PASS_ASKED_ALL,				/* its stream was told that there is no more */
+} PassState;
+
+/* One scan that we attached to. */
+typedef struct ScanReader
+{
+	Reader		reader;			/* must be first */
+	QueryScans *query;
+	dlist_node	running_node;	/* in the query's list */
+	bool		running;		/* is it in that list? */
+	PlanState  *node;			/* while the query runs; NULL: the scan is a
+								 * utility command's */
+	int			plan_node_id;	/* -1: it has none */
+	bool		is_parallel;	/* processes share the node's blocks */
+	bool		for_leader;		/* in a worker: is the scan in the leader's
+								 * query, not in that of a function? */
+	HeapScanDesc scan;			/* NULL: an index scan */
+	EnabledMark enabled;
+	PassState	pass;
+	bool		begun;			/* has its first pass begun? */
+	int			first_blocks;	/* blocks of this pass that the server has
+								 * read */
+	BlockNumber expected;		/* blocks of a pass, if the scan does not
+								 * know; else 0 */
+	ScanDirection direction;	/* direction when it last asked for a block */
+	ShareScan  *share;			/* its part in sharing; or NULL */
+	int			blocks_to_step; /* blocks until scan_share() must be called */
+} ScanReader;
+
+/*
+ * The EState of the query that was last run for a limited number of rows, as a
+ * cursor's query is; or NULL.  The query may have ended, so this must only be
+ * compared with the EState of a node that runs.
+ */
+extern const EState *scan_partial_query;
+
+/* Queries of this session that have readers. */
+extern int	scan_nqueries;
+
+extern void scan_init_readers(void);
+extern ScanReader *scan_begin_reader(ReaderKind kind, PlanState *ps,
+									 const RingOptions *options);
+extern ScanReader *scan_begin_reader_of_command(ReaderKind kind, const void *command,
+												HeapScanDesc scan,
+												const RingOptions *options);
+extern ScanReader *scan_find_reader(const PlanState *ps);
+extern void scan_begin_pass(ScanReader *reader);
+extern void scan_begin_index_pass(ScanReader *reader);
+extern BlockNumber scan_note_next_block(ScanReader *reader, BlockNumber block,
+										BlockNumber start);
+extern void scan_get_facts(ScanReader *reader, ScanFacts *facts);
+
+extern void scan_set_running(const EState *estate, bool now_running);
+extern QueryScans *scan_leave_query(const EState *estate);
+extern void scan_end_query(QueryScans *query);
+extern void scan_end_command(const void *command);
+
+/* Distance from one block to another, going forward around the relation. */
+static inline int64
+blocks_between(BlockNumber from, BlockNumber to, BlockNumber nblocks)
+{
+	return to >= from ? to - from : (int64) nblocks - from + to;
+}
+
+#endif							/* RINGCTL_SCAN_READER_H */

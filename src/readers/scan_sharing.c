@@ -1,0 +1,155 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_sharing.c
+ *	  A sequential scan's part in sharing reads with other scans (sharing.c).
+ *
+ *	  begins --> BLOCKS_BEFORE_SHARING blocks --> joins --> steps --> leaves
+ *
+ * A scan leaves when it has asked for all blocks, changes its direction, is
+ * rescanned, fails, or finds that the kill switch was thrown.  Until it
+ * leaves, it keeps in its ring the pages that the other scans have not reached
+ * yet.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "params.h"
+#include "readers/scan_sharing.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* A scan joins the other scans when it has asked for this number of blocks. */
+#define BLOCKS_BEFORE_SHARING	256
+
+/* Blocks between two steps of the scan after that. */
+#define BLOCKS_PER_STEP			16
+
+/*
+ * May the scan share its reads?  Only if the server would synchronize it with
+ * other scans, and if its ring has room to keep pages for them.  It does not
+ * share
+ *
+ * A. in a rescan, which starts where the first pass started;
+ * B. if its query is run for a limited number of rows, as a cursor's is, or if
+ *	  it is a utility command's;
+ * C. if the process holds a lightweight lock, because a wait could not be
+ *	  cancelled then: an index locks a page while it calls a support function.
+ */
+static bool
+may_share(const ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+
+	return !reader->begun && param_scan_sharing && InterruptHoldoffCount == 0 &&
+		reader->node != NULL && scan_partial_query != reader->node->state &&
+		ring_options(reader->reader.ring)->window > 0 &&
+		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
+		ScanDirectionIsForward(scan->rs_dir) &&
+		scan->rs_nblocks > 0 && scan->rs_numblocks == InvalidBlockNumber;
+}
+
+/*
+ * scan_begin_sharing
+ *		A pass begins.  If the scan may share its reads, it joins the other
+ *		scans when it has asked for BLOCKS_BEFORE_SHARING blocks.
+ */
+void
+scan_begin_sharing(ScanReader *reader)
+{
+	if (may_share(reader))
+		reader->blocks_to_step = BLOCKS_BEFORE_SHARING;
+}
+
+/*
+ * Wait for another scan as long as that pays.  The wait is counted when it
+ * begins, because it may be cancelled.
+ */
+static const ShareState *
+wait_for_others(ScanReader *reader, const ShareState *state)
+{
+	ring_count_wait(reader->reader.ring);
+	while (state->wait && enabled_still(&reader->enabled))
+	{
+		instr_time	began;
+		instr_time	end;
+
+		INSTR_TIME_SET_CURRENT(began);
+		state = share_wait(reader->share);
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, began);
+		ring_add_wait_time(reader->reader.ring, INSTR_TIME_GET_MICROSEC(end));
+	}
+	return state;
+}
+
+/*
+ * Join the other scans.  The scan gets the block "next" next, which is
+ * "offset" blocks from its start.
+ */
+static void
+join_others(ScanReader *reader, BlockNumber next, int64 offset)
+{
+	HeapScanDesc scan = reader->scan;
+	MemoryContext oldcontext = MemoryContextSwitchTo(GetMemoryChunkContext(reader));
+
+	reader->share = share_join(scan->rs_base.rs_rd, scan->rs_nblocks,
+							   ring_options(reader->reader.ring)->window,
+							   scan->rs_base.rs_parallel != NULL, next, offset);
+	MemoryContextSwitchTo(oldcontext);
+	if (reader->share == NULL)
+		reader->blocks_to_step = PG_INT32_MAX;
+}
+
+/*
+ * scan_share
+ *		Make a step: tell the other scans how far this one is, keep the pages
+ *		that they have not reached yet, and wait if this scan is too far in
+ *		front.  The first call only joins the other scans.
+ *
+ * block is the block that the scan asks for, start the one that it began with.
+ * To be called when blocks_to_step blocks have been asked for.
+ */
+void
+scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
+{
+	Ring	   *ring = reader->reader.ring;
+	HeapScanDesc scan = reader->scan;
+	BlockNumber next = ring_next_to_get(ring);
+	const ShareState *state;
+
+	reader->blocks_to_step = BLOCKS_PER_STEP;
+	if (next == InvalidBlockNumber)
+		next = block;
+	if (reader->share == NULL)
+	{
+		join_others(reader, next, blocks_between(start, next, scan->rs_nblocks));
+		return;
+	}
+	state = share_step(reader->share, block,
+					   blocks_between(start, next, scan->rs_nblocks));
+	if (unlikely(state->wait))
+		state = wait_for_others(reader, state);
+	ring_set_sharing(ring, state->shared, state->blocks_to_keep);
+	if (state->scan_fell_behind)
+		ring_request_shrink(ring);
+	ring_count_sharing(ring);
+}
+
+/*
+ * scan_leave_sharing
+ *		The scan does not share its reads any more.
+ */
+void
+scan_leave_sharing(ScanReader *reader)
+{
+	if (reader->share != NULL)
+		share_leave(reader->share);
+	reader->share = NULL;
+	reader->blocks_to_step = PG_INT32_MAX;
+	if (reader->reader.ring != NULL)
+		ring_set_sharing(reader->reader.ring, false, 0);
+}

@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_stream.c
+ *	  The read streams of sequential scans.
+ *
+ * A stream of ours takes the place of the scan's stream:
+ *
+ * A. one that reads through a ring of ours; or
+ * B. one that reads without a ring, if the server gives the scan a ring but
+ *	  the scan is to have none.
+ *
+ * Both ask for blocks in the same order as heapam.c.  heapam.c does not export
+ * its functions for that, so this file has copies of them.
+ *
+ * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
+ * it and heap_endscan() ends it.  The reader owns the ring, and ends after the
+ * stream.  scan->rs_strategy is left as it is: initscan() may free it during a
+ * rescan.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/syncscan.h"
+#include "compat.h"
+#include "readers/scan_stream.h"
+#include "utils/rel.h"
+
+#define STREAM_FLAGS	(READ_STREAM_SEQUENTIAL | COMPAT_READ_STREAM_BATCHING)
+
+/* --- The order of blocks --- */
+
+/* Where the scan starts; the same as heapgettup_initial_block(). */
+static BlockNumber
+initial_block(HeapScanDesc scan)
+{
+	if (scan->rs_nblocks == 0 || scan->rs_numblocks == 0)
+		return InvalidBlockNumber;
+
+	if (ScanDirectionIsForward(scan->rs_dir))
+		return scan->rs_startblock;
+
+	/* The position of a backward scan would only mislead forward scans. */
+	scan->rs_base.rs_flags &= ~SO_ALLOW_SYNC;
+
+	if (scan->rs_numblocks != InvalidBlockNumber)
+		return (scan->rs_startblock + scan->rs_numblocks - 1) % scan->rs_nblocks;
+	return scan->rs_startblock > 0 ? scan->rs_startblock - 1 : scan->rs_nblocks - 1;
+}
+
+/* Is the scan complete?  Decrements the limit set by heap_setscanlimits(). */
+static bool
+limit_reached(HeapScanDesc scan)
+{
+	return scan->rs_numblocks != InvalidBlockNumber && --scan->rs_numblocks == 0;
+}
+
+/* Which block comes next; the same as heapgettup_advance_block(). */
+static BlockNumber
+advance_block(HeapScanDesc scan)
+{
+	BlockNumber block = scan->rs_prefetch_block;
+
+	if (ScanDirectionIsForward(scan->rs_dir))
+	{
+		if (++block >= scan->rs_nblocks)
+			block = 0;
+
+		/*
+		 * Report before the check for the end: so the last report of a scan
+		 * is its start block.
+		 */
+		if (scan->rs_base.rs_flags & SO_ALLOW_SYNC)
+			ss_report_location(scan->rs_base.rs_rd, block);
+
+		if (block == scan->rs_startblock || limit_reached(scan))
+			return InvalidBlockNumber;
+		return block;
+	}
+
+	if (block == scan->rs_startblock || limit_reached(scan))
+		return InvalidBlockNumber;
+	return (block == 0 ? scan->rs_nblocks : block) - 1;
+}
+
+/* --- The streams' callbacks --- */
+
+/* The first block of a pass, after those that the server has read already. */
+static BlockNumber
+first_block(ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+	int			nread = reader->first_blocks;
+
+	reader->first_blocks = 0;
+	if (nread == 0)
+		return initial_block(scan);
+	scan->rs_prefetch_block = (scan->rs_startblock + nread - 1) % scan->rs_nblocks;
+	return advance_block(scan);
+}
+
+/* The callback of a serial scan. */
+static BlockNumber
+next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
+				  void *per_buffer_data pg_attribute_unused())
+{
+	ScanReader *reader = (ScanReader *) arg;
+	HeapScanDesc scan = reader->scan;
+
+	if (unlikely(!scan->rs_inited))
+	{
+		scan_begin_pass(reader);
+		scan->rs_prefetch_block = first_block(reader);
+		scan->rs_inited = true;
+	}
+	else
+		scan->rs_prefetch_block = advance_block(scan);
+	return scan_note_next_block(reader, scan->rs_prefetch_block, scan->rs_startblock);
+}
+
+/* The callback of a parallel scan, in the leader and in each worker. */
+static BlockNumber
+next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
+					void *per_buffer_data pg_attribute_unused())
+{
+	ScanReader *reader = (ScanReader *) arg;
+	HeapScanDesc scan = reader->scan;
+	ParallelBlockTableScanDesc pscan =
+		(ParallelBlockTableScanDesc) scan->rs_base.rs_parallel;
+
+	if (unlikely(!scan->rs_inited))
+	{
+		scan_begin_pass(reader);
+		compat_parallelscan_startblock_init(scan);
+		scan->rs_inited = true;
+	}
+	scan->rs_prefetch_block =
+		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
+										  scan->rs_parallelworkerdata, pscan);
+	return scan_note_next_block(reader, scan->rs_prefetch_block, pscan->phs_startblock);
+}
+
+/* The callbacks of a scan without a ring: there is nothing to watch. */
+static BlockNumber
+next_block_serial_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
+						   void *per_buffer_data pg_attribute_unused())
+{
+	HeapScanDesc scan = (HeapScanDesc) arg;
+
+	scan->rs_prefetch_block = scan->rs_inited ? advance_block(scan) : initial_block(scan);
+	scan->rs_inited = true;
+	return scan->rs_prefetch_block;
+}
+
+static BlockNumber
+next_block_parallel_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
+							 void *per_buffer_data pg_attribute_unused())
+{
+	HeapScanDesc scan = (HeapScanDesc) arg;
+
+	if (!scan->rs_inited)
+		compat_parallelscan_startblock_init(scan);
+	scan->rs_inited = true;
+	scan->rs_prefetch_block =
+		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
+										  scan->rs_parallelworkerdata,
+										  (ParallelBlockTableScanDesc) scan->rs_base.rs_parallel);
+	return scan->rs_prefetch_block;
+}
+
+/*
+ * scan_set_stream
+ *		Put this stream in the place of the scan's.
+ */
+void
+scan_set_stream(HeapScanDesc scan, ReadStream *stream)
+{
+	compat_instrument_stream(scan, stream);
+	read_stream_end(scan->rs_read_stream);
+	scan->rs_read_stream = stream;
+}
+
+/*
+ * scan_set_ring_stream
+ *		Let the scan read through its reader's ring, at most max_ahead blocks
+ *		ahead.
+ *
+ * If the server has read the first blocks, its stream has begun to look ahead
+ * with one block.  Ours need not begin so once more.
+ */
+void
+scan_set_ring_stream(ScanReader *reader, int max_ahead)
+{
+	HeapScanDesc scan = reader->scan;
+	int			flags = STREAM_FLAGS |
+		(reader->first_blocks > 0 ? READ_STREAM_FULL : 0);
+
+	scan_set_stream(scan, ring_begin_stream(reader->reader.ring, flags,
+											scan->rs_base.rs_rd, MAIN_FORKNUM, max_ahead,
+											scan->rs_base.rs_parallel ?
+											next_block_parallel : next_block_serial,
+											reader, 0));
+}
+
+/*
+ * scan_set_plain_stream
+ *		Let the scan read without the ring that the server gives it.
+ */
+void
+scan_set_plain_stream(HeapScanDesc scan)
+{
+	scan_set_stream(scan, read_stream_begin_relation(STREAM_FLAGS, NULL,
+													 scan->rs_base.rs_rd, MAIN_FORKNUM,
+													 scan->rs_base.rs_parallel ?
+													 next_block_parallel_unringed :
+													 next_block_serial_unringed,
+													 scan, 0));
+}

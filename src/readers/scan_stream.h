@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_stream.h
+ *	  The read streams of sequential scans: for seqscan*.c only.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_SCAN_STREAM_H
+#define RINGCTL_SCAN_STREAM_H
+
+#include "readers/scan_reader.h"
+
+extern void scan_set_stream(HeapScanDesc scan, ReadStream *stream);
+extern void scan_set_ring_stream(ScanReader *reader, int max_ahead);
+extern void scan_set_plain_stream(HeapScanDesc scan);
+
+#endif							/* RINGCTL_SCAN_STREAM_H */

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_workers.c
+ *	  What parallel workers did for the scans of a query.
+ *
+ * A worker publishes what it did under the handle of its parallel context
+ * (scan_facts.c).  To collect this, the leader has to know the handles of
+ * its query's parallel contexts.  So each Gather is taken until its first
+ * call.  This call makes the context, and after it the handle is noted.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "executor/execParallel.h"
+#include "nodes/nodeFuncs.h"
+#include "readers/nodes.h"
+#include "readers/scan_reader.h"
+#include "readers/scan_workers.h"
+#include "ring/plan.h"
+#include "utils/rel.h"
+
+/* A Gather of a running query, in the query's memory. */
+typedef struct ParallelQuery
+{
+	dlist_node	node;
+	const EState *estate;
+	dsm_handle	handle;			/* of its parallel context's segment */
+	MemoryContextCallback callback;
+} ParallelQuery;
+
+dlist_head	scan_parallel_queries = DLIST_STATIC_INIT(scan_parallel_queries);
+
+/* The query's memory is about to be freed, with this ParallelQuery in it. */
+static void
+forget_parallel_query(void *arg)
+{
+	ParallelQuery *query = arg;
+
+	dlist_delete(&query->node);
+}
+
+/* A Gather starts.  The handle of its parallel context is not known yet. */
+static ParallelQuery *
+note_parallel_query(EState *estate)
+{
+	ParallelQuery *query;
+
+	/*
+	 * If no other parallel query runs, then everything that workers have
+	 * published belongs to queries that failed.
+	 */
+	if (dlist_is_empty(&scan_parallel_queries))
+		facts_discard(DSM_HANDLE_INVALID);
+
+	query = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ParallelQuery));
+	query->estate = estate;
+	query->handle = DSM_HANDLE_INVALID;
+	query->callback.func = forget_parallel_query;
+	query->callback.arg = query;
+	dlist_push_tail(&scan_parallel_queries, &query->node);
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &query->callback);
+	return query;
+}
+
+/* Would a scan of a whole table at or below ps get a ring if it began now? */
+static bool
+has_ring_below(PlanState *ps, void *context)
+{
+	if (node_is_taken(ps) && !IsA(ps, GatherState) && !IsA(ps, GatherMergeState))
+	{
+		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
+
+		if (policy_prospect(rel, RelationGetNumberOfBlocks(rel),
+							policy_mode()) != RING_NONE)
+			return true;
+	}
+	return planstate_tree_walker(ps, has_ring_below, context);
+}
+
+/*
+ * scan_first_gather_call
+ *		A Gather is asked for its first row.
+ *
+ * When it has returned the row, it has its parallel context: note the handle
+ * under which its workers publish.  If there is no context or no segment,
+ * there are no workers.
+ */
+TupleTableSlot *
+scan_first_gather_call(PlanState *ps, int n)
+{
+	ParallelExecutorInfo *pei;
+	TupleTableSlot *slot;
+	ParallelQuery *query = NULL;
+
+	node_restore(ps, n);
+	if (policy_mode() != MODE_OFF && has_ring_below(outerPlanState(ps), NULL))
+		query = note_parallel_query(ps->state);
+	slot = node_call(ps, n);
+	if (query == NULL)
+		return slot;
+
+	pei = IsA(ps, GatherState) ? castNode(GatherState, ps)->pei :
+		castNode(GatherMergeState, ps)->pei;
+	if (pei != NULL && pei->pcxt->seg != NULL)
+		query->handle = dsm_segment_handle(pei->pcxt->seg);
+	return slot;
+}
+
+/*
+ * scan_parallel_contexts
+ *		The handles of a query's parallel contexts, as a list of OIDs.
+ */
+List *
+scan_parallel_contexts(const EState *estate)
+{
+	List	   *handles = NIL;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &scan_parallel_queries)
+	{
+		ParallelQuery *query = dlist_container(ParallelQuery, node, iter.cur);
+
+		if (query->estate == estate && query->handle != DSM_HANDLE_INVALID)
+			handles = lappend_oid(handles, query->handle);
+	}
+	return handles;
+}
+
+/*
+ * Note the plan nodes of the parallel scans at or below ps that this process
+ * has never called: either it takes no part in the scans, or the workers had
+ * read everything before.
+ */
+static bool
+note_uncalled(PlanState *ps, void *context)
+{
+	Bitmapset **uncalled = context;
+
+	if (node_is_taken(ps) && ps->plan->parallel_aware)
+		*uncalled = bms_add_member(*uncalled, ps->plan->plan_node_id);
+	return planstate_tree_walker(ps, note_uncalled, context);
+}
+
+/*
+ * scan_uncalled
+ *		The plan nodes of a query's parallel scans that this process has never
+ *		called.
+ */
+Bitmapset *
+scan_uncalled(QueryDesc *queryDesc)
+{
+	Bitmapset  *uncalled = NULL;
+
+	note_uncalled(queryDesc->planstate, &uncalled);
+	return uncalled;
+}
+
+/*
+ * scan_remember_workers
+ *		All workers are done: remember what they did.
+ *
+ * If the leader has never called a scan, the scan may not be counted yet (see
+ * counts_scan()): either the leader was to count it, or worker 0 was, and has
+ * not called it either.  Such a scan is counted here.
+ */
+void
+scan_remember_workers(List *contexts, Bitmapset *uncalled)
+{
+	ListCell   *handle;
+
+	foreach(handle, contexts)
+	{
+		List	   *published = facts_of_workers(lfirst_oid(handle), -1);
+
+		foreach_ptr(ScanFacts, facts, published)
+		{
+			if (facts->scans > 0)
+				uncalled = bms_del_member(uncalled, facts->plan_node_id);
+		}
+
+		foreach_ptr(ScanFacts, facts, published)
+		{
+			if (bms_is_member(facts->plan_node_id, uncalled))
+			{
+				uncalled = bms_del_member(uncalled, facts->plan_node_id);
+				facts->scans = 1;
+				reader_count_scans(facts->kind, facts->relid, 1);
+			}
+			facts_remember(facts);
+		}
+		facts_discard(lfirst_oid(handle));
+	}
+}
+
+/*
+ * scan_facts
+ *		What each process of a query did so far for a scan of its plan.
+ *		Returns a palloc'd list of palloc'd ScanFacts, this process first.
+ */
+List *
+scan_facts(PlanState *ps)
+{
+	ScanReader *reader = scan_find_reader(ps);
+	List	   *result = NIL;
+	ListCell   *handle;
+
+	if (reader != NULL)
+	{
+		ScanFacts  *facts = palloc(sizeof(ScanFacts));
+
+		scan_get_facts(reader, facts);
+		result = lappend(result, facts);
+	}
+
+	foreach(handle, scan_parallel_contexts(ps->state))
+		result = list_concat(result, facts_of_workers(lfirst_oid(handle),
+													  ps->plan->plan_node_id));
+	return result;
+}

@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * seqscan.c
+ *	  Sequential scans: decide what becomes of each.
+ *
+ * A sequential scan that was taken (executor.c) calls us for its first rows, until
+ * it is decided what becomes of the scan:
+ *
+ *	            first call for a row
+ *	                    |
+ *	         +----------+------------------------+
+ *	         |          |                        |
+ *	   A left alone   B the server reads       C attached
+ *	                    the first blocks         ^
+ *	                    |          |             |
+ *	                    v          +-------------+
+ *	               left early        wants more
+ *
+ * A. Most scans are of small tables and get no ring.  All that they pay is this
+ *	  decision, and, from some blocks on, a look at the TOAST table (toast.c).
+ * B. A scan that would get a ring by default may be left after a few rows, by
+ *	  a LIMIT or EXISTS.  So first the server reads FIRST_BLOCKS blocks without
+ *	  us: we only set the limit that heap_setscanlimits() would set.  If the
+ *	  scan wants more than these blocks, it is attached, and goes on from
+ *	  there.
+ * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
+ *	  stream with our ring and our callback takes the place of the scan's
+ *	  stream (scan_stream.c).  From then on, none of our functions is called
+ *	  for a row.
+ *
+ * The scan descriptor tells how far a scan is, so nothing needs to be
+ * allocated before a scan is attached:
+ *
+ *	  not inited, no limit		the scan has not begun
+ *	  inited, with a limit		the scan is reading the first blocks
+ *	  not inited, with a limit	the scan is at the limit, if it returned no row
+ *
+ * In the last case the relation has more blocks than the limit.  It does not
+ * matter whether the server decrements the limit.
+ *
+ * A parallel scan has its descriptor before its first call, in the leader and
+ * in each worker.  At its first call, each of these processes attaches a ring
+ * of its own.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "params.h"
+#include "readers/nodes.h"
+#include "readers/seqscan.h"
+#include "readers/scan_reader.h"
+#include "readers/scan_stream.h"
+#include "readers/toast.h"
+#include "ring/plan.h"
+#include "utils/rel.h"
+
+/*
+ * The server reads this number of blocks before a scan is attached.  Most
+ * scans that are left early need no more blocks than these, and the server's
+ * own ring has room for them.
+ */
+#define FIRST_BLOCKS			32
+
+/* --- The first blocks --- */
+
+/* Is the scan limited to its first blocks? */
+static inline bool
+has_limit(HeapScanDesc scan)
+{
+	return scan->rs_numblocks != InvalidBlockNumber;
+}
+
+/* Is the scan at this limit?  To be called after the scan returned no row. */
+static inline bool
+came_to_limit(HeapScanDesc scan)
+{
+	return has_limit(scan) && !scan->rs_inited;
+}
+
+/* Let the ring take over the first blocks that the server has read. */
+static void
+take_over_first_blocks(ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+	int			asked = FIRST_BLOCKS;
+	int			got = asked;
+
+	if (scan->rs_inited && scan->rs_prefetch_block != InvalidBlockNumber)
+		asked = (int) blocks_between(scan->rs_startblock, scan->rs_prefetch_block,
+									 scan->rs_nblocks) + 1;
+	if (scan->rs_inited)
+		got = (int) blocks_between(scan->rs_startblock, scan->rs_cblock,
+								   scan->rs_nblocks) + 1;
+	ring_take_over(reader->reader.ring, scan->rs_strategy, scan->rs_base.rs_rd,
+				   scan->rs_startblock, scan->rs_nblocks, asked, Min(got, asked));
+}
+
+/* May the server read the scan's first blocks, through its own ring? */
+static bool
+server_may_begin(const SeqScanState *node)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+
+	return scan->rs_base.rs_parallel == NULL &&
+		scan->rs_strategy != NULL && scan->rs_nblocks > FIRST_BLOCKS &&
+		GetAccessStrategyBufferCount(scan->rs_strategy) >= FIRST_BLOCKS &&
+		ScanDirectionIsForward(node->ss.ps.state->es_direction);
+}
+
+/* --- What becomes of a scan --- */
+
+/* Attach a reader to the scan, with a ring with these options. */
+static void
+attach_ring(SeqScanState *node, RingOptions *options)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	bool		after_first_blocks = came_to_limit(scan);
+	bool		in_first_blocks = has_limit(scan) && !after_first_blocks;
+	ScanReader *reader;
+
+	reader = scan_begin_reader(READER_SEQSCAN, &node->ss.ps, options);
+	if (has_limit(scan))
+		take_over_first_blocks(reader);
+	if (after_first_blocks)
+		reader->first_blocks = FIRST_BLOCKS;
+	scan->rs_numblocks = InvalidBlockNumber;
+	if (in_first_blocks)
+	{
+		scan_begin_pass(reader);
+		scan->rs_prefetch_block = scan->rs_cblock;
+	}
+	scan_set_ring_stream(reader, options->max_ahead);
+}
+
+/*
+ * Decide what becomes of a scan that has a descriptor and is about to start a
+ * pass.  Returns true if the server reads the scan's first blocks.  Otherwise
+ * the scan was attached or is left alone, and our work is done.
+ */
+static bool
+decide_for(SeqScanState *node)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	Relation	rel = node->ss.ss_currentRelation;
+	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
+
+	if (prospect == RING_NONE)
+	{
+		if (scan->rs_strategy != NULL)
+			scan_set_plain_stream(scan);
+		if (scan->rs_nblocks >= TOAST_MIN_BLOCKS)
+			toast_begin(node->ss.ps.state, rel);
+		return false;
+	}
+	if (prospect == RING_ASKED_FOR || !server_may_begin(node))
+	{
+		RingOptions options;
+
+		policy_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
+		attach_ring(node, &options);
+		return false;
+	}
+
+	/*
+	 * A filter may fetch the values of all rows of the first blocks in one
+	 * call.
+	 */
+	if (node->ss.ps.qual != NULL)
+		toast_begin(node->ss.ps.state, rel);
+	reader_lend_finished();
+	if (prospect == RING_BY_DEFAULT)
+		ring_lend_to_server(scan->rs_strategy, FIRST_BLOCKS);
+	scan->rs_numblocks = FIRST_BLOCKS;
+	return true;
+}
+
+/* As decide_for(), for a node whose scan may not have a descriptor yet. */
+static bool
+decide(SeqScanState *node)
+{
+	MemoryContext oldcontext;
+	bool		server_begins;
+
+	if (policy_mode() == MODE_OFF)
+		return false;
+
+	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+	/* A parallel scan has its descriptor already. */
+	if (node->ss.ss_currentScanDesc == NULL)
+		node->ss.ss_currentScanDesc = compat_begin_seqscan(node);
+	server_begins = decide_for(node);
+	MemoryContextSwitchTo(oldcontext);
+	return server_begins;
+}
+
+/*
+ * Attach the scan, after its first blocks or in the middle of them.  If the
+ * scan would not get a ring any more, because a parameter was changed, attach
+ * it as in observe mode: the server's ring is only watched.
+ */
+static void
+attach_now(SeqScanState *node)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	Relation	rel = node->ss.ss_currentRelation;
+	MemoryContext oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+	RingOptions options;
+
+	policy_for_scan(rel, scan->rs_nblocks, policy_mode(), &options, NULL);
+	if (options.nbuffers == 0)
+		policy_for_scan(rel, scan->rs_nblocks, MODE_OBSERVE, &options, NULL);
+	attach_ring(node, &options);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* --- The first calls --- */
+
+/* Has the scan, which was at this block, just left the first block? */
+static inline bool
+left_first_block(HeapScanDesc scan, BlockNumber was_at)
+{
+	return scan->rs_cblock != was_at && scan->rs_cblock != scan->rs_startblock &&
+		(was_at == scan->rs_startblock || was_at == InvalidBlockNumber);
+}
+
+/* The scan has not been left with the first block: its values may need a ring. */
+static pg_noinline void
+begin_values(SeqScanState *node)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+
+	toast_begin(node->ss.ps.state, node->ss.ss_currentRelation);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/*
+ * seqscan_first_calls
+ *		A sequential scan that was taken is asked for a row.
+ *
+ * If another library has wrapped our function, it still calls our function when
+ * the scan has a reader.  Then only pass the call on.
+ */
+TupleTableSlot *
+seqscan_first_calls(PlanState *ps, int n)
+{
+	SeqScanState *node = castNode(SeqScanState, ps);
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	TupleTableSlot *slot;
+	BlockNumber block;
+
+	if (scan == NULL || (!scan->rs_inited && !has_limit(scan)))
+	{
+		if ((node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node))
+			return node_hand_back(ps, n);
+		scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	}
+	else if (has_limit(scan) && scan->rs_inited &&
+			 !ScanDirectionIsForward(ps->state->es_direction))
+	{
+		attach_now(node);
+		return node_hand_back(ps, n);
+	}
+
+	block = scan->rs_cblock;
+	slot = node_call(ps, n);
+	if (TupIsNull(slot) && came_to_limit(scan))
+	{
+		attach_now(node);
+		return node_hand_back(ps, n);
+	}
+	if (left_first_block(scan, block))
+		begin_values(node);
+	return slot;
+}

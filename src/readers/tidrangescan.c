@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * tidrangescan.c
+ *	  TID range scans: decide what becomes of each.
+ *
+ * The server gives a TID range scan no ring, however many blocks its range has.
+ * Tools that copy a table in ranges of ctid so replace the whole pool.  Here a
+ * range of more blocks than the threshold gets a ring of ours.
+ *
+ * The scan has to be attached before its first block is read, because the first
+ * call for a row may read all blocks, if its filter lets no row pass.  So at the
+ * first call:
+ *
+ *	1. we compute the bounds of the range as the node will;
+ *	2. if the range has enough blocks, we begin the scan, of no block;
+ *	3. a reader is attached to it, and the node is called.  It finds a scan,
+ *	   sets the range and rescans, which resets our stream.
+ *
+ * A parallel scan (from 19 on) has its descriptor already.  A rescan keeps the
+ * ring, whatever its range is.  If the first range is small, the scan is left
+ * alone for good.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_operator.h"
+#include "compat.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "readers/nodes.h"
+#include "readers/scan_reader.h"
+#include "readers/scan_stream.h"
+#include "readers/tidrangescan.h"
+#include "readers/toast.h"
+#include "ring/plan.h"
+#include "utils/rel.h"
+
+/* The blocks that bound a range; both are in it. */
+typedef struct BlockRange
+{
+	int64		first;
+	int64		last;
+} BlockRange;
+
+static bool
+is_ctid(const Node *node)
+{
+	return node != NULL && IsA(node, Var) &&
+		((const Var *) node)->varattno == SelfItemPointerAttributeNumber;
+}
+
+/* Does the operator bound the range from above, if ctid is on its left? */
+static bool
+bounds_from_above(Oid opno)
+{
+	return opno == TIDLessOperator || opno == TIDLessEqOperator;
+}
+
+/*
+ * Narrow the range by one of the node's quals, "ctid op value" or "value op
+ * ctid".  Returns false if the value is null, so that the range is empty.
+ */
+static bool
+narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
+{
+	bool		ctid_is_left = is_ctid(get_leftop(qual));
+	Expr	   *value = (Expr *) (ctid_is_left ? get_rightop(qual) : get_leftop(qual));
+	int64		block;
+	Datum		tid;
+	bool		isnull;
+
+	/* such a subplan would be the node's a second time */
+	if (contain_subplans((Node *) value))
+		return true;
+	tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
+									&isnull);
+	if (isnull)
+		return false;
+	block = ItemPointerGetBlockNumberNoCheck((ItemPointer) DatumGetPointer(tid));
+	if (bounds_from_above(qual->opno) == ctid_is_left)
+		range->last = Min(range->last, block);
+	else
+		range->first = Max(range->first, block);
+	return true;
+}
+
+/* The number of blocks, of nblocks, that the node is about to scan. */
+static BlockNumber
+blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
+{
+	const TidRangeScan *plan = (const TidRangeScan *) node->ss.ps.plan;
+	BlockRange	range = {0, (int64) nblocks - 1};
+	bool		is_empty = false;
+
+	foreach_node(OpExpr, qual, plan->tidrangequals)
+	{
+		if (!narrow_range(&range, qual, &node->ss.ps))
+			is_empty = true;
+	}
+	ResetExprContext(node->ss.ps.ps_ExprContext);
+	return is_empty ? 0 : (BlockNumber) Max(0, range.last - range.first + 1);
+}
+
+/*
+ * Is there a ring of ours for scans of nscanned of the relation's nblocks blocks?
+ * A tool may copy a large table range by range, and each range would fit into the
+ * pool.
+ */
+static bool
+gets_ring(Relation rel, BlockNumber nblocks, BlockNumber nscanned)
+{
+	return policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER &&
+		policy_prospect(rel, nscanned, MODE_CONTROL) != RING_NONE;
+}
+
+/* Are its TOAST values to be looked at, although it may get no ring itself? */
+static bool
+may_have_values(Relation rel, BlockNumber nblocks)
+{
+	return nblocks >= TOAST_MIN_BLOCKS && OidIsValid(rel->rd_rel->reltoastrelid);
+}
+
+/* Attach a reader to the node's scan, which has not read a block yet. */
+static void
+attach(TidRangeScanState *node, BlockNumber nblocks)
+{
+	RingOptions options;
+	ScanReader *reader;
+
+	if (node->ss.ss_currentScanDesc == NULL)
+		node->ss.ss_currentScanDesc = compat_begin_tidrangescan(node);
+	policy_for_scan(node->ss.ss_currentRelation, nblocks, MODE_CONTROL, &options, NULL);
+	reader = scan_begin_reader(READER_TIDRANGESCAN, &node->ss.ps, &options);
+	scan_set_ring_stream(reader, options.max_ahead);
+}
+
+/*
+ * tidrangescan_first_call
+ *		A TID range scan is called for its first row.
+ *
+ * The server gives it no ring, so in observe mode there is nothing to count.
+ */
+TupleTableSlot *
+tidrangescan_first_call(PlanState *ps, int n)
+{
+	TidRangeScanState *node = castNode(TidRangeScanState, ps);
+	Relation	rel = node->ss.ss_currentRelation;
+	MemoryContext oldcontext;
+	BlockNumber nblocks;
+	BlockNumber nscanned = 0;
+
+	if (policy_mode() != MODE_CONTROL ||
+		(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL))
+		return node_hand_back(ps, n);
+
+	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
+	nblocks = RelationGetNumberOfBlocks(rel);
+	if (gets_ring(rel, nblocks, nblocks) || may_have_values(rel, nblocks))
+		nscanned = blocks_in_range(node, nblocks);
+	if (gets_ring(rel, nblocks, nscanned))
+		attach(node, nblocks);
+	else if (may_have_values(rel, nscanned))
+		toast_begin(ps->state, rel);
+	MemoryContextSwitchTo(oldcontext);
+	return node_hand_back(ps, n);
+}

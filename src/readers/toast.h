@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * toast.h
+ *	  TOAST values of a relation that is scanned go through a ring of their own.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_TOAST_H
+#define RINGCTL_TOAST_H
+
+#include "utils/rel.h"
+
+/* Does the session have readers of TOAST tables? */
+extern bool toast_any;
+
+extern void toast_begin(const void *owner, Relation rel);
+extern void toast_end(const void *owner);
+
+#endif							/* RINGCTL_TOAST_H */

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * write_ring.h
+ *	  The ring that bulk loads write through: pg_ringctl.write_ring.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_WRITE_RING_H
+#define RINGCTL_WRITE_RING_H
+
+#include "executor/execdesc.h"
+#include "params.h"
+
+/* A table, its TOAST table, and the index of that. */
+#define RELATIONS_OF_TABLE	3
+
+/* Is the ring of bulk loads another one than the server's? */
+static inline bool
+write_ring_is_set(void)
+{
+	return param_write_ring >= 0 && param_enabled && param_mode == MODE_CONTROL;
+}
+
+extern void write_ring_catch(Oid relid);
+extern void write_ring_catch_at_startup(QueryDesc *queryDesc, const Oid *made);
+
+#endif							/* RINGCTL_WRITE_RING_H */

@@ -1,0 +1,314 @@
+/*-------------------------------------------------------------------------
+ *
+ * lend.c
+ *	  Lend the buffers of the session's finished rings to its next ring.
+ *
+ * When a scan ends, the buffers of its ring still hold its last pages.  They
+ * are lent to the session's next ring, so that a query over a thousand
+ * partitions uses the buffers of one ring, not of a thousand:
+ *
+ *	  scan 1 ends --lend--> | oldest ... newest | --take back--> scan 2 begins
+ *
+ * The stack is in the session's private memory.  Any process may give a lent
+ * buffer to another page.  So a buffer is only taken back if it still holds
+ * the page with which it was lent.
+ *
+ * The server reads the first blocks of a scan by itself (seqscan.c).  It also
+ * gets lent buffers for that.  If the scan goes on, its ring takes over the
+ * buffers that the server has read into.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "ring/ring_private.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/*
+ * A stack of lent buffers.  Some are of finished rings; each of these rings
+ * has lent its oldest buffer first.  Others were let go when rings shrank, and
+ * hold no page.  As long as no process uses such a buffer, a ring can take it
+ * back and needs no victim of the clock sweep.
+ *
+ * A buffer may be in the stack twice: it was let go, came back to a ring as a
+ * victim, and was let go again.  If two slots take it back, one of them is
+ * later found to be lost.
+ */
+static struct
+{
+	RingSlot   *slots;
+	int			count;
+	int			reserved;		/* slots that running rings may lend */
+	int			last_size;		/* size of the last ring that was lent */
+	int			capacity;		/* room in slots: at least count + reserved */
+}			lent;
+
+/* Does the n-th lent buffer still hold what it held when it was lent? */
+static bool
+is_still_lent(int n)
+{
+	const RingSlot *slot = &lent.slots[n];
+
+	return BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag);
+}
+
+/*
+ * lend_slot
+ *		Lend a slot's buffer.  lend_make_room() must have made room for it.
+ */
+void
+lend_slot(const RingSlot *slot)
+{
+	Assert(lent.count < lent.capacity);
+	lent.slots[lent.count++] = *slot;
+}
+
+/*
+ * lend_take_back
+ *		Take back the newest lent buffer that still holds what it held.
+ *		Returns false if there is none.
+ */
+bool
+lend_take_back(RingSlot *slot)
+{
+	while (lent.count > 0)
+	{
+		*slot = lent.slots[--lent.count];
+		if (is_still_lent(lent.count))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * lend_make_room
+ *		Make room in the stack for nbuffers buffers, in addition to those that
+ *		are lent or reserved.
+ *
+ * This is done when a ring starts, because its buffers may be lent while a
+ * transaction aborts, when no memory may be allocated.
+ */
+void
+lend_make_room(int nbuffers)
+{
+	int			capacity = lent.count + lent.reserved + nbuffers;
+
+	if (capacity > lent.capacity)
+	{
+		RingSlot   *slots;
+
+		capacity = Max(capacity, 2 * lent.capacity);
+		slots = MemoryContextAllocExtended(ring_context,
+										   capacity * sizeof(RingSlot),
+										   MCXT_ALLOC_HUGE);
+		if (lent.slots != NULL)
+		{
+			memcpy(slots, lent.slots, lent.count * sizeof(RingSlot));
+			pfree(lent.slots);
+		}
+		lent.slots = slots;
+		lent.capacity = capacity;
+	}
+}
+
+/*
+ * lend_slots
+ *		Lend the buffers of a ring that has finished, the oldest first; but not
+ *		the newest "keep" ones, which stay in the pool.
+ */
+void
+lend_slots(Ring *ring, int keep)
+{
+	int			nbuffers = ring->public->nbuffers;
+
+	lent.reserved -= ring->options.capacity;
+	lent.last_size = nbuffers;
+	if (ring->options.window > 0)	/* the next scan may not share reads */
+		lent.last_size = Min(nbuffers, ring->options.base_capacity);
+
+	for (int n = 1; n <= nbuffers; n++)
+	{
+		int			slot = slot_ahead(ring, n);
+
+		if (ring->slots[slot].buffer != InvalidBuffer && n <= nbuffers - keep)
+			lend_slot(&ring->slots[slot]);
+		ring->strategy->buffers[slot] = InvalidBuffer;
+	}
+	ring->public->occupied = 0;
+}
+
+/*
+ * lend_fill
+ *		Set the size of a ring that has no buffers, and fill it with lent
+ *		buffers, as far as they suffice.
+ *
+ * The buffers that were lent last are taken first, so that a session which
+ * once read through two rings at a time does not go on using the buffers of
+ * both.  They go into the slots that the next reads take, the oldest first.
+ */
+void
+lend_fill(Ring *ring)
+{
+	int			nbuffers;
+	int			first;
+
+	if (!ring->options.observe)
+		lent.reserved += ring->options.capacity;
+
+	/* Begin with the size of the session's last ring, if that is larger. */
+	nbuffers = Max(ring->options.nbuffers, Min(lent.last_size, ring->options.capacity));
+	nbuffers = Max(nbuffers, ring->size.taken_over);
+	ring->size.taken_over = 0;
+	if (ring->options.observe)
+		nbuffers = ring->options.base_capacity;
+	ring->size.max_needed = ring->size.flush_room = 0;
+	ring_set_sharing(ring, false, 0);
+	ring->sharing.shrink_requested = false;
+	ring_set_size(ring, nbuffers);
+
+	first = nbuffers;
+	while (!ring->options.observe && first > 0 && lend_take_back(&ring->slots[first - 1]))
+	{
+		first--;
+		ring->strategy->buffers[first] = ring->slots[first].buffer;
+	}
+	ring->public->occupied = nbuffers - first;
+	memset(ring->slots, 0, first * sizeof(RingSlot));
+	memset(ring->strategy->buffers, 0, first * sizeof(Buffer));
+
+	/* The first slot with a buffer is taken next. */
+	ring->strategy->current = ring->public->current =
+		(first > 0 ? first : nbuffers) - 1;
+	ring->ahead.own_blocks = OWN_UNKNOWN;
+	ring->ahead.calls_since_read = 0;
+	ring->ahead.pending = 0;
+	ring->ahead.nreusable = 0;
+}
+
+/*
+ * lend_cancel_reservation
+ *		The ring, which lend_fill() has filled, will lend nothing.
+ */
+void
+lend_cancel_reservation(const Ring *ring)
+{
+	lent.reserved -= ring->options.capacity;
+}
+
+/*
+ * ring_lend_to_server
+ *		The server is about to read the first blocks of a scan, at most "most",
+ *		through its own strategy.  Put lent buffers into the strategy, so that
+ *		the server needs no other buffers.  A strategy that is in use already
+ *		gets none.
+ *
+ * The buffers stay in the stack.  Those that the server reads into get other
+ * pages, and are removed from the stack later because of that.
+ */
+void
+ring_lend_to_server(BufferAccessStrategy strategy, int most)
+{
+	int			given = 0;
+
+	most = Min(most, strategy->nbuffers);
+	if (strategy->current != 0 || strategy->buffers[0] != InvalidBuffer)
+		return;
+	for (int n = lent.count - 1; n >= 0 && given < most; n--)
+	{
+		if (is_still_lent(n))	/* the server takes slot 1 first, and slot 0
+								 * last */
+			strategy->buffers[++given % strategy->nbuffers] = lent.slots[n].buffer;
+		else
+			memmove(&lent.slots[n], &lent.slots[n + 1],
+					(--lent.count - n) * sizeof(RingSlot));
+	}
+}
+
+/* Let a ring that only observes begin with these slots of the strategy. */
+static void
+observe_from(Ring *ring, const RingSlot *slots, int nslots)
+{
+	int			nbuffers = ring->own.nbuffers;
+
+	nslots = Min(nslots, nbuffers);
+	ring->saved_slots = MemoryContextAllocZero(ring_context, nbuffers * sizeof(RingSlot));
+	memcpy(ring->saved_slots, slots, nslots * sizeof(RingSlot));
+	for (int i = 0; i < nslots; i++)
+		ring->strategy->buffers[i] = slots[i].buffer;
+	ring->own.occupied = nslots;
+	ring->own.current = ring->strategy->current = Max(0, nslots - 1);
+}
+
+/* Is this buffer lent, and does it still hold its page? */
+static bool
+is_lent(Buffer buffer, const BufferTag *tag)
+{
+	for (int n = lent.count; n > 0; n--)
+		if (lent.slots[n - 1].buffer == buffer)
+			return BufferTagsEqual(&lent.slots[n - 1].tag, tag);
+	return false;
+}
+
+/*
+ * ring_take_over
+ *		The server has read the first blocks of a scan, from first_block on,
+ *		through the strategy "from".  It has asked for "asked" blocks, and the
+ *		scan has got "got" of them.  From now on the scan goes on through this
+ *		ring, which has not been started yet: take over the counts and buffers.
+ *		rel_nblocks: number of blocks after which the scan wraps around.
+ *
+ * Each read took a slot of the strategy, and counts as a fill.  If a slot's
+ * buffer was lent and has held one of these blocks since then, the block was
+ * not read.
+ */
+void
+ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
+			   BlockNumber first_block, BlockNumber rel_nblocks,
+			   int asked, int got)
+{
+	RingCounts *counts = &ring->own.counts;
+	RingSlot   *slots = palloc(from->nbuffers * sizeof(RingSlot));
+	int			nslots = 0;
+
+	for (int n = 1; n <= from->nbuffers; n++)
+	{
+		Buffer		buffer = from->buffers[(from->current + n) % from->nbuffers];
+		BufferTag	tag;
+
+		if (buffer == InvalidBuffer)
+			continue;
+		tag = GetBufferDescriptor(buffer - 1)->tag;
+		if (BufTagMatchesRelFileLocator(&tag, &rel->rd_locator) &&
+			BufTagGetForkNum(&tag) == MAIN_FORKNUM &&
+			((uint64) tag.blockNum + rel_nblocks - first_block) % rel_nblocks < (uint64) asked &&
+			!is_lent(buffer, &tag))
+		{
+			RingSlot   *slot = &slots[nslots++];
+
+			slot->buffer = buffer;
+			slot->tag = tag;
+			slot->relid = RelationGetRelid(rel);
+			slot->state = SLOT_FREE;
+		}
+	}
+	counts->blocks += asked;
+	counts->consumed += got;
+	counts->unconsumed += asked - got;
+	counts->blks_read += nslots;
+	counts->fills += nslots;
+
+	if (ring->options.observe)
+		observe_from(ring, slots, nslots);
+	else
+	{
+		ring->size.taken_over = Min(nslots, ring->options.capacity);
+		lend_make_room(nslots);
+		for (int i = 0; i < nslots; i++)
+			lend_slot(&slots[i]);
+	}
+	pfree(slots);
+}

@@ -1,0 +1,652 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *	  Decide which ring a scan of a relation gets, and say why.
+ *
+ * A relation's policy may set three of the parameters for scans of the
+ * relation, unless use_policies is off.  The first of these rules that applies
+ * decides:
+ *
+ *	1. If the relation is not larger than the threshold, there is no ring.
+ *	2. In observe mode, the ring is the server's, and so is the threshold.
+ *	3. If the user has given a size, the ring has that size; 0 means no ring.
+ *	4. If the user has given no threshold, and the relation fits into the pool,
+ *	   the ring is the server's.  That ring leaks, and so scans that come again
+ *	   and again may find the whole relation in the pool; a tight ring would
+ *	   take that from them.
+ *	5. Otherwise the ring sizes itself.  It begins with room for one read, and
+ *	   may grow to
+ *
+ *		look-ahead + a read + a batch of pages whose WAL is flushed together
+ *		+ headroom
+ *
+ *	   Its stream looks ahead no farther than is useful: see
+ *	   useful_lookahead().
+ *
+ * max_ring limits the sizes of 3 and 5.  If max_ring leaves room, a ring that
+ * sizes itself may grow farther: to keep blocks for other scans, if scans
+ * share reads, and to hold more batches of dirty pages.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/catalog.h"
+#include "compat.h"
+#include "common/heap_am.h"
+#include "policies/policies.h"
+#include "params.h"
+#include "ring/plan.h"
+#include "ring/strategy.h"
+#include "common/relations.h"
+#include "storage/smgr.h"
+#include "utils/lsyscache.h"
+#include "utils/builtins.h"
+
+#define KB_PER_BUFFER	(BLCKSZ / 1024)
+
+/* Most blocks to keep for other scans: 16 MB, or less in a small pool. */
+#define SHARE_WINDOW	Min(16 * 1024 / KB_PER_BUFFER, NBuffers / 16)
+
+/* The server uses a ring for relations larger than this: see initscan(). */
+#define SERVER_THRESHOLD	(NBuffers / 4)
+
+/* The ring that we choose for TOAST values, which are read one by one. */
+#define TOAST_RING_KB	256
+
+/* If this number of reads is in progress, one more is of little use. */
+#define MANY_READS	8
+
+/*
+ * policy_source_name
+ *		In one word, where a ring's size came from.
+ */
+const char *
+policy_source_name(RingSource source)
+{
+	switch (source)
+	{
+		case SOURCE_NONE:
+			return "none";
+		case SOURCE_SERVER:
+			return "server";
+		case SOURCE_POLICY:
+			return "policy";
+		case SOURCE_PARAMETER:
+			return "scan_ring";
+		case SOURCE_CHOSEN:
+			return "chosen";
+		case SOURCE_ARGUMENT:
+			return "argument";
+		case SOURCE_MAX_RING:
+			return "max_ring";
+	}
+	return "unknown";
+}
+
+/*
+ * policy_exclusion
+ *		Why sequential scans of this relation are never touched; NULL if they
+ *		may be.
+ */
+const char *
+policy_exclusion(Relation rel)
+{
+	if (!heap_am_is_heap(rel))
+		return "not a heap table";
+	if (RelationUsesLocalBuffers(rel))
+		return "temporary table, not in shared buffers";
+	if (IsCatalogRelation(rel))
+		return "system catalog";
+	return NULL;
+}
+
+/*
+ * policy_untouched
+ *		In words, why a sequential scan of this relation would not be touched
+ *		now; NULL if it would be.
+ */
+const char *
+policy_untouched(Relation rel)
+{
+	const char *reason = policy_exclusion(rel);
+
+	if (reason == NULL && !param_enabled)
+		reason = "pg_ringctl.enabled is off";
+	if (reason == NULL && param_mode == MODE_OFF)
+		reason = "pg_ringctl.mode is off";
+	return reason ? psprintf("not touched: %s", reason) : NULL;
+}
+
+/* The values of parameters for scans of one relation. */
+typedef struct ScanParams
+{
+	int			scan_ring;
+	Oid			ring_from;		/* relation whose policy set it; or invalid */
+	int			scan_threshold;
+	Oid			threshold_from;
+	int			dirty_pages;
+} ScanParams;
+
+static ScanParams
+params_for_scan(Oid relid)
+{
+	ScanParams	params = {
+		.scan_ring = param_scan_ring,
+		.scan_threshold = param_scan_threshold,
+		.dirty_pages = param_dirty_pages,
+	};
+	const RelationPolicy *policy = param_use_policies ? labels_policy(relid) : NULL;
+
+	if (policy == NULL)
+		return params;
+	if (policy->sets_scan_ring)
+	{
+		params.scan_ring = policy->scan_ring;
+		params.ring_from = policy->relid;
+	}
+	if (policy->sets_scan_threshold)
+	{
+		params.scan_threshold = policy->scan_threshold;
+		params.threshold_from = policy->relid;
+	}
+	if (policy->sets_dirty_pages)
+		params.dirty_pages = policy->dirty_pages;
+	return params;
+}
+
+/* The largest ring that max_ring allows, in buffers. */
+static int
+max_ring_buffers(void)
+{
+	return param_max_ring < 0 ? NBuffers / 8 : param_max_ring / KB_PER_BUFFER;
+}
+
+/*
+ * Limit the size of a ring by max_ring, and to half of the pool.  0 means no
+ * ring, and stays 0.
+ */
+static int
+cap_ring(int nbuffers)
+{
+	if (nbuffers == 0)
+		return 0;
+	return Max(1, Min(nbuffers, Min(max_ring_buffers(), NBuffers / 2)));
+}
+
+/*
+ * policy_capped_kb
+ *		The size in kB of a ring for which this size, above 0, is set.
+ */
+int
+policy_capped_kb(int kb)
+{
+	return cap_ring(kb / KB_PER_BUFFER) * KB_PER_BUFFER;
+}
+
+/*
+ * policy_cap_to_relation
+ *		Limit a ring to the number of blocks to be read.
+ */
+void
+policy_cap_to_relation(RingOptions *options, int64 nblocks)
+{
+	int			most = (int) Max(1, Min(nblocks, PG_INT32_MAX));
+
+	options->nbuffers = Min(options->nbuffers, most);
+	options->base_capacity = Min(options->base_capacity, most);
+	options->capacity = Min(options->capacity, most);
+}
+
+/*
+ * The first size of a ring that sizes itself: what it needs while the reader
+ * uses one page, and one read is in progress.
+ */
+static int
+first_buffers(void)
+{
+	return io_combine_limit + 1 + io_combine_limit / 2 + param_headroom;
+}
+
+/*
+ * How many buffers should the stream of a ring that sizes itself look ahead?
+ * 0 means that only the server limits this.
+ *
+ * If reads are not asynchronous, it is one read: more would only wear out the
+ * CPU's cache.  Otherwise the server's limit is one read more than may be in
+ * progress at once, if the backend may pin that many buffers.  If these reads
+ * are many, the additional one is not worth its buffers.
+ */
+static int
+useful_lookahead(Relation rel, bool maintenance)
+{
+	int			limit = compat_lookahead_limit(rel, maintenance);
+
+	if (!compat_reads_are_asynchronous())
+		return io_combine_limit;
+	if (limit <= MANY_READS * io_combine_limit)
+		return 0;
+	return Min(limit, compat_reads_at_once(rel, maintenance) * io_combine_limit);
+}
+
+/*
+ * What a ring that sizes itself may grow to: room for look-ahead and a read
+ * more, and a batch of dirty pages, so that the ring stays closed if the scan
+ * dirties every page.  At least the size of the server's ring.
+ */
+static int
+most_buffers(Relation rel, bool maintenance)
+{
+	int			closed = compat_lookahead_limit(rel, maintenance) +
+		io_combine_limit + ring_flush_batch() + param_headroom;
+
+	return Max(strategy_server_buffers(), closed);
+}
+
+/*
+ * policy_notice_cap
+ *		Tell the user if a ring of this size in kB, with which nblocks blocks are
+ *		to be read, will be smaller than asked for, and than needed.
+ */
+void
+policy_notice_cap(int kb, int64 nblocks)
+{
+	int			asked = kb / KB_PER_BUFFER;
+	int			nbuffers = cap_ring(asked);
+
+	if (kb <= 0 || nbuffers >= Min(asked, nblocks))
+		return;
+	ereport(NOTICE,
+			(errmsg("a ring of %d kB is used instead of %d kB",
+					nbuffers * KB_PER_BUFFER, kb),
+			 max_ring_buffers() > NBuffers / 2 ?
+			 errdetail("No ring takes more than half of \"%s\".", "shared_buffers") :
+			 param_max_ring < 0 ?
+			 errdetail("\"%s\" is -1, which stands for an eighth of \"%s\".",
+					   "pg_ringctl.max_ring", "shared_buffers") :
+			 errdetail("\"%s\" is %d kB.", "pg_ringctl.max_ring", param_max_ring)));
+}
+
+/* The ring has this size, and keeps it. */
+static void
+set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
+{
+	options->nbuffers = options->capacity = options->base_capacity = cap_ring(nbuffers);
+	options->max_ahead = 0;
+	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
+}
+
+/* The ring sizes itself. */
+static void
+set_own_size(Relation rel, RingOptions *options)
+{
+	int			most = most_buffers(rel, options->maintenance);
+
+	options->capacity = options->base_capacity = cap_ring(most);
+	options->nbuffers = Min(first_buffers(), options->capacity);
+	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
+	options->max_ahead = useful_lookahead(rel, options->maintenance);
+}
+
+static void
+fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
+			 int dirty_pages, RingOptions *options)
+{
+	memset(options, 0, sizeof(RingOptions));
+	options->maintenance = maintenance;
+	if (ring_kb < 0)
+		set_own_size(rel, options);
+	else
+		set_fixed_size(options, ring_kb / KB_PER_BUFFER, source);
+	options->headroom = param_headroom;
+	options->write_dirty = (dirty_pages == DIRTY_WRITE);
+	options->free_first = source == SOURCE_CHOSEN && !maintenance &&
+		param_free_buffers_first;
+}
+
+/*
+ * Let the ring grow farther while scans share reads: by a window, unless
+ * max_ring leaves too little room for a useful one.
+ */
+static void
+add_window(RingOptions *options)
+{
+	int			capacity = cap_ring(options->capacity + SHARE_WINDOW);
+
+	if (capacity - options->capacity < MIN_SHARE_WINDOW)
+		return;
+	options->window = capacity - options->capacity;
+	options->capacity = capacity;
+}
+
+/*
+ * Let the ring grow farther while its scan waits for WAL again and again: by
+ * more batches of dirty pages.  If there is a window, they use its room.
+ */
+static void
+add_flush_room(RingOptions *options)
+{
+	int			more = ring_most_flush_room() - ring_flush_batch();
+
+	options->capacity = Max(options->capacity, cap_ring(options->base_capacity + more));
+}
+
+/* Which ring a scan gets, before its size is computed. */
+typedef struct Choice
+{
+	ScanParams	params;
+	ScanMode	mode;
+	BlockNumber nblocks;		/* size of the relation */
+	bool		threshold_is_set;	/* see PolicyReasons */
+	int			threshold;
+	RingSource	source;			/* SOURCE_NONE: no ring */
+} Choice;
+
+/* The relation is over the threshold, and nobody has given the ring's size. */
+static void
+choose_by_default(Choice *choice)
+{
+	choice->source = SOURCE_CHOSEN;
+	if (choice->threshold_is_set)
+		return;
+	if (choice->nblocks > (BlockNumber) NBuffers)
+		choice->threshold = NBuffers;
+	else
+		choice->source = SOURCE_SERVER;
+}
+
+static void
+choose(Relation rel, BlockNumber nblocks, ScanMode mode, Choice *choice)
+{
+	choice->params = params_for_scan(RelationGetRelid(rel));
+	choice->mode = mode;
+	choice->nblocks = nblocks;
+	choice->threshold_is_set = mode == MODE_CONTROL && choice->params.scan_threshold >= 0;
+	choice->threshold = choice->threshold_is_set ? choice->params.scan_threshold :
+		SERVER_THRESHOLD;
+
+	if (nblocks <= (BlockNumber) choice->threshold)
+		choice->source = SOURCE_NONE;
+	else if (mode != MODE_CONTROL)
+		choice->source = SOURCE_SERVER;
+	else if (choice->params.scan_ring < 0)
+		choose_by_default(choice);
+	else if (OidIsValid(choice->params.ring_from))
+		choice->source = SOURCE_POLICY;
+	else
+		choice->source = SOURCE_PARAMETER;
+}
+
+/* The options of the ring that was chosen. */
+static void
+set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *options)
+{
+	switch (choice->source)
+	{
+		case SOURCE_NONE:
+			memset(options, 0, sizeof(RingOptions));
+			options->source = SOURCE_NONE;
+			options->observe = choice->mode != MODE_CONTROL;
+			options->maintenance = maintenance;
+			return;
+		case SOURCE_SERVER:
+			fill_options(rel, maintenance, 0, SOURCE_SERVER,
+						 choice->params.dirty_pages, options);
+			options->observe = true;
+			options->nbuffers = options->capacity = options->base_capacity =
+				strategy_server_buffers();
+			return;
+		default:
+			fill_options(rel, maintenance, choice->params.scan_ring,
+						 choice->source, choice->params.dirty_pages, options);
+			break;
+	}
+	if (options->capacity > options->nbuffers)
+	{
+		if (param_scan_sharing && !maintenance &&
+			choice->nblocks > (BlockNumber) SERVER_THRESHOLD)
+			add_window(options);
+		add_flush_room(options);
+	}
+	if (options->nbuffers > 0)
+		policy_cap_to_relation(options, choice->nblocks);
+}
+
+/*
+ * policy_prospect
+ *		Will a sequential scan of the relation, which has nblocks blocks, get a
+ *		ring in this mode, and has the user asked for the ring?  Cheaper than
+ *		policy_for_scan().
+ */
+RingProspect
+policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
+{
+	Choice		choice;
+
+	choose(rel, nblocks, mode, &choice);
+	switch (choice.source)
+	{
+		case SOURCE_NONE:
+			return RING_NONE;
+		case SOURCE_SERVER:
+			return RING_OF_SERVER;
+		case SOURCE_CHOSEN:
+			return choice.threshold_is_set || param_max_ring >= 0 ?
+				RING_ASKED_FOR : RING_BY_DEFAULT;
+		default:
+			return choice.params.scan_ring == 0 ? RING_NONE : RING_ASKED_FOR;
+	}
+}
+
+/*
+ * policy_for_scan
+ *		Fill in the options of the ring that a sequential scan of the relation,
+ *		which has nblocks blocks, gets in this mode.  If the scan gets no ring,
+ *		options->nbuffers is 0.  If reasons is not NULL, also say why.
+ */
+void
+policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+				RingOptions *options, PolicyReasons *reasons)
+{
+	Choice		choice;
+
+	choose(rel, nblocks, mode, &choice);
+	set_options(rel, &choice, false, options);
+	if (reasons != NULL)
+	{
+		reasons->mode = mode;
+		reasons->nblocks = nblocks;
+		reasons->threshold = choice.threshold;
+		reasons->threshold_is_set = choice.threshold_is_set;
+		reasons->ring_from = choice.params.ring_from;
+		reasons->threshold_from = choice.params.threshold_from;
+	}
+}
+
+/* So many blocks may a reader leave in the pool, before its ring is used. */
+static int
+blocks_to_leave(const Choice *choice)
+{
+	return Min(choice->threshold, SERVER_THRESHOLD);
+}
+
+/*
+ * policy_for_bitmap_scan
+ *		Fill in the options of the ring of a bitmap scan of the relation, which
+ *		has nblocks blocks.
+ *
+ * The scan was expected to read more blocks than the threshold, but may read
+ * fewer.  So it leaves the first ones in the pool, as it would without a ring.
+ */
+void
+policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
+{
+	Choice		choice;
+
+	choose(rel, nblocks, MODE_CONTROL, &choice);
+	set_options(rel, &choice, false, options);
+	options->leave_first = blocks_to_leave(&choice);
+}
+
+/*
+ * policy_for_index_scan
+ *		The options of the ring of an index scan that reads ahead; options->nbuffers
+ *		is 0 if there is none.
+ *
+ * An index scan may come back to a page many times, so it has a ring only if
+ * somebody gave its size; and the ring is open until the scan has read more
+ * blocks than the threshold.
+ */
+void
+policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
+{
+	Choice		choice;
+
+	choose(rel, nblocks, MODE_CONTROL, &choice);
+	if (choice.source == SOURCE_NONE || choice.params.scan_ring <= 0)
+	{
+		memset(options, 0, sizeof(RingOptions));
+		options->source = SOURCE_NONE;
+		return;
+	}
+	set_options(rel, &choice, false, options);
+	options->repeats_blocks = true;
+	options->leave_first = blocks_to_leave(&choice);
+}
+
+/*
+ * policy_for_toast
+ *		The options of the ring through which values of the relation's TOAST
+ *		table, which has nblocks blocks, are read while the relation is scanned.
+ *		options->nbuffers is 0 if there is none.
+ *
+ * The rule is that of the relation's scans; but a ring that we choose is small,
+ * because there is no look-ahead.
+ */
+void
+policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
+{
+	Choice		choice;
+	int			ring_kb;
+
+	choose(owner, nblocks, MODE_CONTROL, &choice);
+	if (choice.source == SOURCE_NONE || choice.source == SOURCE_SERVER)
+	{
+		memset(options, 0, sizeof(RingOptions));
+		return;
+	}
+	ring_kb = choice.params.scan_ring < 0 ? TOAST_RING_KB : choice.params.scan_ring;
+	fill_options(owner, false, ring_kb, choice.source, choice.params.dirty_pages, options);
+	options->repeats_blocks = true;
+	if (options->nbuffers > 0)
+		policy_cap_to_relation(options, nblocks);
+}
+
+/*
+ * policy_for_load
+ *		Fill in the options of the ring that a prewarm of the relation reads
+ *		through.  ring_kb: size in kB; 0 means no ring, -1 the ring that a
+ *		sequential scan of the relation would get, but never the server's.
+ */
+void
+policy_for_load(Relation rel, int ring_kb, RingOptions *options)
+{
+	/* A scan of a temporary relation gets no ring. */
+	if (ring_kb < 0 && RelationUsesLocalBuffers(rel))
+		ring_kb = 0;
+
+	/* On a standby an unlogged relation has its init fork only. */
+	if (ring_kb < 0)
+	{
+		Choice		choice;
+
+		choose(rel, relations_absent(rel) ? 0 : RelationGetNumberOfBlocks(rel),
+			   MODE_CONTROL, &choice);
+		if (choice.source == SOURCE_SERVER)
+			choice.source = SOURCE_CHOSEN;
+		set_options(rel, &choice, true, options);
+	}
+	else
+		fill_options(rel, true, ring_kb, ring_kb == 0 ? SOURCE_NONE : SOURCE_ARGUMENT,
+					 param_dirty_pages, options);
+}
+
+/*
+ * policy_lookahead
+ *		How many buffers may a scan of the relation look ahead, through a ring
+ *		with these options?
+ */
+int
+policy_lookahead(Relation rel, const RingOptions *options)
+{
+	int			limit = compat_lookahead_limit(rel, options->maintenance);
+	int			headroom = options->observe ? 0 : options->headroom;
+
+	if (options->nbuffers > 0)
+		limit = Min(limit, Max(1, options->capacity - headroom));
+	if (options->max_ahead > 0)
+		limit = Min(limit, options->max_ahead);
+	return limit;
+}
+
+/*
+ * In words, what sets a parameter's value: "scan_ring in the policy of
+ * archive", or the parameter itself, if relid is invalid.
+ */
+static const char *
+setter_in_words(Oid relid, const char *name)
+{
+	char	   *relname = OidIsValid(relid) ? get_rel_name(relid) : NULL;
+
+	if (!OidIsValid(relid))
+		return psprintf("pg_ringctl.%s", name);
+	return psprintf("%s in the policy of %s", name,
+					relname ? quote_identifier(relname) : "a dropped relation");
+}
+
+/*
+ * policy_in_words
+ *		In words, why policy_for_scan() gave these options; palloc'd.
+ */
+char *
+policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
+{
+	const char *how = reasons->mode == MODE_OBSERVE ? "pg_ringctl.mode is observe: " : "";
+	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
+
+	switch (options->source)
+	{
+		case SOURCE_NONE:
+			return psprintf(ngettext("%s%u block is not more than the threshold of %d (%s)",
+									 "%s%u blocks are not more than the threshold of %d (%s)",
+									 reasons->nblocks),
+							how, reasons->nblocks, reasons->threshold,
+							reasons->threshold_is_set ?
+							setter_in_words(reasons->threshold_from, "scan_threshold") :
+							"a quarter of shared_buffers");
+		case SOURCE_SERVER:
+			if (reasons->mode == MODE_CONTROL)
+				return psprintf("%u blocks fit into shared_buffers: the server's own ring",
+								reasons->nblocks);
+			return psprintf("%sthe server's own ring", how);
+		case SOURCE_POLICY:
+		case SOURCE_PARAMETER:
+			return psprintf(options->nbuffers == 0 ? "%s is 0" : "the size is that of %s",
+							ring);
+		case SOURCE_CHOSEN:
+			return psprintf("%s is -1: sizes itself, up to %d buffers", ring,
+							options->capacity);
+		case SOURCE_MAX_RING:
+			return psprintf("%s%scapped by pg_ringctl.max_ring%s",
+							OidIsValid(reasons->ring_from) ? ring : "",
+							OidIsValid(reasons->ring_from) ? ", " : "",
+							param_max_ring < 0 ?
+							": -1 is an eighth of shared_buffers" : "");
+		case SOURCE_ARGUMENT:
+			break;				/* a prewarm's, not a scan's */
+	}
+	return pstrdup("the size was asked for");
+}

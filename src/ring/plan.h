@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.h
+ *	  Decide which ring a scan of a relation gets, and say why.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_PLAN_H
+#define RINGCTL_PLAN_H
+
+#include "access/transam.h"
+#include "policies/policies.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "ring/ring.h"
+#include "storage/block.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+
+/* Smallest useful window for scans that share reads, in blocks: 1 MB. */
+#define MIN_SHARE_WINDOW	(1024 * 1024 / BLCKSZ)
+
+/*
+ * A scan of fewer blocks is not asked whether its TOAST values may need a ring:
+ * to look at the TOAST table would cost a small scan too much.
+ */
+#define TOAST_MIN_BLOCKS	16
+
+/* Why a scan gets the ring that it gets. */
+typedef struct PolicyReasons
+{
+	ScanMode	mode;			/* what is done to sequential scans */
+	BlockNumber nblocks;		/* size of the relation */
+	int			threshold;		/* larger relations use a ring */
+	bool		threshold_is_set;	/* by a parameter or policy; otherwise it
+									 * is the server's */
+	Oid			ring_from;		/* relation whose policy set scan_ring; or
+								 * invalid */
+	Oid			threshold_from; /* relation whose policy set scan_threshold;
+								 * or invalid */
+} PolicyReasons;
+
+/*
+ * policy_mode
+ *		What pg_ringctl does to sequential scans now.
+ */
+static inline ScanMode
+policy_mode(void)
+{
+	return param_enabled ? param_mode : MODE_OFF;
+}
+
+/*
+ * policy_may_matter
+ *		May a sequential scan of the relation get a ring?
+ *
+ * Called for every relation of every query, so it must be cheap.  The answer
+ * is not exact: it depends on the number of blocks that this backend has seen
+ * last, when it planned a query or began a scan.
+ */
+static inline bool
+policy_may_matter(Relation rel)
+{
+	SMgrRelation smgr = rel->rd_smgr;
+
+	if (RelationUsesLocalBuffers(rel))
+		return false;
+	/* An unknown number is InvalidBlockNumber, the largest of all. */
+	if (param_scan_threshold >= 0 || param_index_read_ahead || smgr == NULL ||
+		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) NBuffers / 4)
+		return true;
+	if (smgr->smgr_cached_nblocks[MAIN_FORKNUM] >= TOAST_MIN_BLOCKS &&
+		OidIsValid(rel->rd_rel->reltoastrelid))
+		return true;
+	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
+		labels_may_have_policy(RelationGetRelid(rel));
+}
+
+/* Will a scan get a ring? */
+typedef enum RingProspect
+{
+	RING_NONE,
+	RING_OF_SERVER,				/* if the server gives it one, that is watched */
+	RING_BY_DEFAULT,			/* yes, one of ours */
+	RING_ASKED_FOR,				/* yes, because a parameter or policy is set */
+} RingProspect;
+
+extern RingProspect policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode);
+extern void policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+							RingOptions *options, PolicyReasons *reasons);
+extern void policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
+extern void policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
+extern void policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
+extern void policy_for_load(Relation rel, int ring_kb, RingOptions *options);
+extern int	policy_capped_kb(int kb);
+extern void policy_cap_to_relation(RingOptions *options, int64 nblocks);
+extern void policy_notice_cap(int kb, int64 nblocks);
+extern int	policy_lookahead(Relation rel, const RingOptions *options);
+extern const char *policy_exclusion(Relation rel);
+extern const char *policy_untouched(Relation rel);
+extern const char *policy_source_name(RingSource source);
+extern char *policy_in_words(const RingOptions *options,
+							 const PolicyReasons *reasons);
+
+#endif							/* RINGCTL_PLAN_H */

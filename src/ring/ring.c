@@ -1,0 +1,628 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring.c
+ *	  One ring of shared buffers: make it, open a stream on it, watch its
+ *	  slots, close it.
+ *
+ * A ring is the server's BufferAccessStrategy: an array of slots with buffer
+ * numbers, and "current", the index of the slot that was taken last.  To read
+ * a block that is not in shared_buffers, the server takes the next slot.  If
+ * the slot is empty, a victim of the clock sweep fills it.  If the slot has a
+ * buffer, the server reuses the buffer if possible.  If not, the buffer
+ * escapes: it stays behind in shared_buffers, where the scan was not meant to
+ * leave anything.  There are three reasons:
+ *
+ *	pinned		The buffer is pinned.  A victim takes the slot.
+ *	adopted		Another process uses the page, too.  A victim takes the slot.
+ *	dirty		The page is dirty, and its WAL is not flushed.  The server
+ *				empties the slot, and takes the next one.
+ *
+ * The server does not report escapes, and has no hook to prevent them.  But a
+ * read stream calls a callback for every block before it reads the block, and
+ * we own the array.  So, at every call:
+ *
+ *	- next_block returns the block that comes next.
+ *	- The ring is watched (watch.c): what became of the slots that were taken
+ *	  since the last call?
+ *	- The ring is tended (tend.c): the slots that may be taken before the next
+ *	  call are put into a state in which the server will reuse them.  If that
+ *	  is not enough, the ring grows (size.c) and is tended again, or WAL is
+ *	  flushed.
+ *
+ * The server lets look-ahead pin the whole ring, but then the next slots to be
+ * taken have pinned buffers.  The stream asks for the ring's size only once,
+ * when it begins.  At that moment we show it a ring that is smaller by the
+ * headroom.
+ *
+ * When a scan ends, the buffers of its ring are lent to the session's next
+ * ring (lend.c).
+ *
+ * The ideas are those of the threads "BAS_BULKREAD vs read stream" and
+ * "Buffer cache is not scan resistant" on pgsql-hackers.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "ring/ring_private.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+MemoryContext ring_context = NULL;
+
+/* What ring_check_server() found, if anything. */
+static const char *mismatch = NULL;
+
+static BlockNumber ring_next_block(ReadStream *stream, void *arg,
+								   void *per_buffer_data);
+static void watch_and_tend(Ring *ring, BlockNumber block);
+
+/*
+ * ring_check_server
+ *		Is the server's private struct as strategy.h declares it?  If not,
+ *		warns and returns false; then no ring may be made.
+ */
+bool
+ring_check_server(void)
+{
+	mismatch = strategy_check();
+	if (mismatch != NULL)
+		ereport(WARNING,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_ringctl does not work on this server and does nothing"),
+				 errdetail_internal("%s", mismatch)));
+	return mismatch == NULL;
+}
+
+/*
+ * ring_require_server
+ *		Raise an error if ring_check_server() has returned false.
+ */
+void
+ring_require_server(void)
+{
+	if (mismatch != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pg_ringctl does not work on this server"),
+				 errdetail_internal("%s", mismatch)));
+}
+
+/*
+ * ring_flush_batch
+ *		Number of buffers that a ring needs, besides look-ahead and headroom,
+ *		so that one flush of WAL serves many dirty pages.
+ */
+int
+ring_flush_batch(void)
+{
+	return FLUSH_BATCH;
+}
+
+/*
+ * ring_most_flush_room
+ *		The largest such number: if every page is dirty, the WAL writer flushes
+ *		for one batch of pages while the next batches gather.
+ */
+int
+ring_most_flush_room(void)
+{
+	return MAX_FLUSH_ROOM;
+}
+
+/* How many buffers may look-ahead pin?  max_ahead: another limit, or 0. */
+static int
+pin_limit(const Ring *ring, int max_ahead)
+{
+	int			limit = ring->options.capacity - ring->options.headroom;
+
+	if (max_ahead > 0)
+		limit = Min(limit, max_ahead);
+	return Max(1, limit);
+}
+
+/* The ring runs from now on, where other sessions can see it. */
+static void
+start_running(Ring *ring)
+{
+	if (ring->strategy != NULL && !ring->options.observe)
+		lend_make_room(ring->options.capacity);
+	ring->live = live_enter(ring->options.capacity);
+	ring->state = RING_RUNNING;
+	ring->slots = live_slots(ring->live);
+	ring->public = live_public(ring->live);
+	*ring->public = ring->own;
+}
+
+/* The ring does not run any more: keep its public part in private memory. */
+static void
+stop_running(Ring *ring, RingState state)
+{
+	ring->state = state;
+	ring->own = *ring->public;
+	ring->public = &ring->own;
+	ring->slots = NULL;
+	live_leave(ring->live);
+	ring->live = NULL;
+}
+
+/*
+ * ring_create
+ *		Make a ring with these options.  Call ring_start() before it is used.
+ *
+ * The ring lives until ring_free(), in the session's memory.  So after a query
+ * was aborted, its ring is still there and its counts can be collected.
+ */
+Ring *
+ring_create(const RingOptions *options)
+{
+	Size		size = sizeof(Ring);
+	Ring	   *ring;
+
+	if (ring_context == NULL)
+		ring_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl rings",
+											 ALLOCSET_DEFAULT_SIZES);
+
+	if (options->nbuffers > 0)
+		size = MAXALIGN(size) + offsetof(BufferAccessStrategyData, buffers) +
+			options->capacity * sizeof(Buffer);
+
+	ring = MemoryContextAllocZero(ring_context, size);
+	ring->options = *options;
+	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
+	ring->public = &ring->own;
+
+	if (options->nbuffers > 0)
+	{
+		ring->strategy = (BufferAccessStrategy) ((char *) ring + MAXALIGN(sizeof(Ring)));
+		ring->strategy->btype = BAS_BULKREAD;
+		ring->strategy->nbuffers = options->nbuffers;
+		ring->size.server_buffers = strategy_server_buffers();
+	}
+	return ring;
+}
+
+/* Allocate what the ring remembers of the blocks that were asked for. */
+static void
+allocate_history(Ring *ring, Relation rel)
+{
+	int			ahead = compat_lookahead_limit(rel, ring->options.maintenance) +
+		2 * MAX_IO_COMBINE_LIMIT;
+
+	ring->ahead.asked_mask = pg_nextpower2_32(ahead) - 1;
+	ring->ahead.asked = MemoryContextAllocZero(ring_context,
+											   (ring->ahead.asked_mask + 1) * sizeof(BlockNumber));
+
+	if (ring->options.window > 0)
+	{
+		ring->sharing.log_mask = pg_nextpower2_32(blocks_remembered(ring) / BLOCKS_PER_LOG + 4) - 1;
+		ring->sharing.reads_log = MemoryContextAllocZero(ring_context,
+														 (ring->sharing.log_mask + 1) * sizeof(int64));
+	}
+}
+
+/* The ring is about to read blocks of this fork of the relation. */
+static void
+set_relation(Ring *ring, Relation rel, ForkNumber forknum)
+{
+	if (ring->ahead.asked == NULL)
+		allocate_history(ring, rel);
+	ring->relid = RelationGetRelid(rel);
+	ring->locator = rel->rd_locator;
+	ring->forknum = forknum;
+}
+
+/*
+ * ring_begin_stream
+ *		Begin a read stream whose reads go through the ring.
+ *
+ * flags, rel, forknum, per_buffer_data_size: as for
+ * read_stream_begin_relation(), but the ring's options say whether the stream is
+ * for maintenance.  max_ahead: how many buffers the stream looks ahead at most; 0
+ * means that only the server and the ring limit this.  next_block is called with
+ * next_block_arg and returns the block that comes next.  The stream lives in the
+ * current memory context.  The caller must end it before ring_free().
+ *
+ * To replace the stream, begin another one on the same ring, end the first
+ * one, and call ring_start().
+ */
+ReadStream *
+ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
+				  int max_ahead, ReadStreamBlockNumberCB next_block,
+				  void *next_block_arg, size_t per_buffer_data_size)
+{
+	ReadStream *stream;
+
+	set_relation(ring, rel, forknum);
+	ring->next_block = next_block;
+	ring->next_block_arg = next_block_arg;
+
+	/* The stream asks for the pin limit now, and never again. */
+	if (ring->strategy && !ring->options.observe)
+		ring->strategy->nbuffers = pin_limit(ring, max_ahead);
+
+	if (ring->options.maintenance)
+		flags |= READ_STREAM_MAINTENANCE;
+	stream = read_stream_begin_relation(flags, ring->strategy, rel, forknum,
+										ring_next_block, ring, per_buffer_data_size);
+
+	if (ring->strategy)
+	{
+		ring->ahead.reach = Min(io_combine_limit, ring->strategy->nbuffers);
+		ring->strategy->nbuffers = ring->public->nbuffers;
+
+		/*
+		 * Some time after the stream has last waited for a read, each hit
+		 * reduces its look-ahead by one.  After this number of calls without
+		 * a read it does not look ahead any more, and only one block is
+		 * pending.
+		 */
+		ring->ahead.calls_to_end_lookahead = compat_hits_end_lookahead() ?
+			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT32_MAX;
+	}
+	return stream;
+}
+
+/*
+ * ring_begin_reads
+ *		From now on blocks of the relation are read through the ring one by one,
+ *		without a stream: see ring_before_read().
+ */
+void
+ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
+{
+	set_relation(ring, rel, forknum);
+	ring->ahead.reach = 1;
+	ring->ahead.calls_to_end_lookahead = PG_INT32_MAX;
+}
+
+/*
+ * ring_before_read
+ *		Make the ring ready for the caller to read this block, and returns the
+ *		strategy to read it with.  The caller holds no lock that others need.
+ */
+BufferAccessStrategy
+ring_before_read(Ring *ring, BlockNumber block)
+{
+	watch_and_tend(ring, block);
+	ring_consume_next(ring);
+	return ring->strategy;
+}
+
+/*
+ * ring_consume
+ *		The reader is at this block now: it has got the block, and all that
+ *		were asked for before it.
+ */
+void
+ring_consume(Ring *ring, BlockNumber block)
+{
+	RingCounts *counts = &ring->public->counts;
+	int64		next = next_to_consume(ring);
+
+	/*
+	 * If the reader got this block earlier, there is nothing to do.  But if
+	 * the next block is the same one, a new pass may have begun where the
+	 * last one ended.
+	 */
+	if (next > 0 && ring->ahead.asked[(next - 1) & ring->ahead.asked_mask] == block &&
+		(next == counts->blocks || ring->ahead.asked[next & ring->ahead.asked_mask] != block))
+		return;
+	for (int64 n = next; n < counts->blocks; n++)
+	{
+		if (ring->ahead.asked[n & ring->ahead.asked_mask] == block)
+		{
+			counts->consumed += n + 1 - next;
+			return;
+		}
+	}
+}
+
+/*
+ * ring_consume_next, ring_consume_all
+ *		The reader has got the next block, or all that were asked for.
+ */
+void
+ring_consume_next(Ring *ring)
+{
+	if (next_to_consume(ring) < ring->public->counts.blocks)
+		ring->public->counts.consumed++;
+}
+
+void
+ring_consume_all(Ring *ring)
+{
+	ring->public->counts.consumed += ring->public->counts.blocks - next_to_consume(ring);
+}
+
+/*
+ * ring_drop_unconsumed
+ *		The reader ends or starts somewhere else.  It will not get the blocks
+ *		that were asked for and not got so far.
+ */
+void
+ring_drop_unconsumed(Ring *ring)
+{
+	ring->public->counts.unconsumed += ring->public->counts.blocks - next_to_consume(ring);
+}
+
+/*
+ * ring_count_unringed
+ *		This number of blocks was read without a ring.  No effect if there is
+ *		one, which counts its reads itself.
+ */
+void
+ring_count_unringed(Ring *ring, int64 reads)
+{
+	if (ring->strategy != NULL)
+		return;
+	ring->public->counts.blks_read += reads;
+	ring->public->counts.fills += reads;
+}
+
+/* Note that a block was asked for, or that there is none left to ask for. */
+static inline void
+note_asked(Ring *ring, BlockNumber block)
+{
+	RingCounts *counts = &ring->public->counts;
+
+	if (ring->sharing.reads_log != NULL && counts->blocks % BLOCKS_PER_LOG == 0)
+		*logged_reads(ring, counts->blocks) = counts->blks_read;
+	if (block != InvalidBlockNumber)
+		ring->ahead.asked[counts->blocks++ & ring->ahead.asked_mask] = block;
+	ring->size.calls_in_revolution++;
+	ring->wal.calls_to_announce++;
+}
+
+/*
+ * Watch the ring, adjust its size, and tend its slots.  Each time the ring has
+ * grown, other slots come next, and these have to be tended.
+ */
+static void
+watch_and_tend(Ring *ring, BlockNumber block)
+{
+	TendNeed	need;
+
+	ring_watch(ring);
+	note_asked(ring, block);
+	ring->ahead.at_end = (block == InvalidBlockNumber);
+	if (ring->strategy == NULL)
+		return;
+	if (sizes_itself(ring))
+		ring_fit_size(ring);
+	if (leaves_buffers(ring))
+	{
+		ring_leave_slots(ring, ring_count_pending(ring, block));
+		return;
+	}
+	ring_look_for_own_blocks(ring);
+
+	need = ring_tend(ring, ring_count_pending(ring, block));
+	while ((need.unpinned_slot && ring_grow_past_pinned(ring)) ||
+		   (need.wal != InvalidXLogRecPtr && ring_make_flush_room(ring)))
+		need = ring_tend(ring, ring_count_pending(ring, InvalidBlockNumber));
+
+	if (need.wal != InvalidXLogRecPtr)
+		ring_flush_wal(ring, need.wal);
+	if (keeps_dirty(ring))
+		ring_announce_wal(ring);
+}
+
+/*
+ * The read stream's callback: which block comes next?
+ *
+ * The stream may be in batch mode.  So anything that may block in here, such
+ * as a flush of WAL, the eviction of a buffer, or a wait for another scan,
+ * must submit staged I/Os first.
+ */
+static BlockNumber
+ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
+{
+	Ring	   *ring = (Ring *) arg;
+	BlockNumber block;
+
+	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
+	watch_and_tend(ring, block);
+	return block;
+}
+
+/*
+ * ring_forget_relation
+ *		The relation is about to be closed: watch the ring before that.
+ */
+void
+ring_forget_relation(Ring *ring)
+{
+	ring_watch(ring);
+}
+
+/*
+ * ring_resume
+ *		The stream goes on after a pause, in which the buffers may have
+ *		changed: look at all slots again.
+ */
+void
+ring_resume(Ring *ring)
+{
+	ring->ahead.nreusable = 0;
+}
+
+/*
+ * ring_stop_control
+ *		The kill switch was thrown: only watch the ring from now on.
+ *
+ * After that the ring can't grow, but its stream goes on looking ahead.  So
+ * first give the ring room for all buffers that look-ahead may pin.
+ */
+void
+ring_stop_control(Ring *ring)
+{
+	if (ring->options.observe)
+		return;
+	if (ring->slots != NULL && ring->strategy != NULL)
+	{
+		int			more = ring->options.base_capacity - ring->public->nbuffers;
+
+		ring_watch(ring);
+		if (more > 0)
+			ring_grow(ring, more);
+		lend_cancel_reservation(ring);
+	}
+	ring->options.observe = true;
+}
+
+/*
+ * ring_lend
+ *		The stream has come to its end: hide the ring, and lend its buffers to
+ *		the session's next ring.
+ *
+ * If the stream starts again (a rescan), ring_start() gives the ring the same
+ * or other buffers.  The strategy stays where it is, because the stream has
+ * its address.  A ring that only observes keeps its buffers, as the server's
+ * own ring does.
+ */
+void
+ring_lend(Ring *ring)
+{
+	if (ring->state != RING_RUNNING)
+		return;
+
+	ring_watch(ring);
+	if (ring->slots != NULL && ring->options.observe)
+	{
+		Size		size = ring->public->nbuffers * sizeof(RingSlot);
+
+		ring->saved_slots = MemoryContextAlloc(ring_context, size);
+		memcpy(ring->saved_slots, ring->slots, size);
+	}
+	else if (ring->slots != NULL)
+		lend_slots(ring, 0);
+	stop_running(ring, RING_LENT);
+}
+
+/*
+ * ring_start
+ *		The stream starts, or starts again: at the beginning, or in the other
+ *		direction.  If the ring is new or was lent, it gets buffers.
+ */
+void
+ring_start(Ring *ring)
+{
+	if (ring->state != RING_RUNNING)
+	{
+		start_running(ring);
+		if (ring->saved_slots != NULL)
+		{
+			memcpy(ring->slots, ring->saved_slots,
+				   ring->public->nbuffers * sizeof(RingSlot));
+			pfree(ring->saved_slots);
+			ring->saved_slots = NULL;
+		}
+		else if (ring->strategy != NULL)
+			lend_fill(ring);
+	}
+	else
+		ring_watch(ring);		/* the last read began after the last call */
+	if (ring->public->counts.blks_read != ring->ahead.reads_at_start)
+		ring->ahead.own_blocks = OWN_UNKNOWN;
+	ring->ahead.reads_at_start = ring->ahead.reads_at_exchange = ring->public->counts.blks_read;
+	ring->ahead.at_end = false;
+}
+
+/*
+ * ring_start_pass
+ *		As ring_start(), for a reader that starts a pass.
+ */
+void
+ring_start_pass(Ring *ring)
+{
+	/* blocks that the server has read already belong to the first pass */
+	bool		first = ring->state == RING_CREATED;
+
+	ring_start(ring);
+	ring->public->consumed_before_pass = first ? 0 : ring->public->counts.consumed;
+}
+
+/*
+ * ring_close
+ *		The stream has ended, or is about to vanish with a failed query: watch
+ *		the ring a last time, and lend its buffers.  Its counts can be read
+ *		until ring_free().  May not throw.
+ *
+ * If the stream was left before its end, the same query may run again and want
+ * the same first blocks.  So unless the user has asked for a ring of a certain
+ * size, do not lend the newest buffers: leave as many in the pool as the
+ * server's own ring would leave.
+ */
+void
+ring_close(Ring *ring)
+{
+	ring_watch(ring);
+	ring_drop_unconsumed(ring);
+	if (ring->state != RING_RUNNING)
+		return;
+	if (ring->slots != NULL && !ring->options.observe)
+		lend_slots(ring, sizes_itself(ring) && !ring->ahead.at_end ?
+				   ring->size.server_buffers : 0);
+	stop_running(ring, RING_CLOSED);
+}
+
+/*
+ * ring_free
+ *		Free a closed ring.
+ */
+void
+ring_free(Ring *ring)
+{
+	if (ring->saved_slots != NULL)
+		pfree(ring->saved_slots);
+	if (ring->ahead.asked != NULL)
+		pfree(ring->ahead.asked);
+	if (ring->sharing.reads_log != NULL)
+		pfree(ring->sharing.reads_log);
+	pfree(ring);
+}
+
+/* The ring among the live rings; NULL while it does not run. */
+LiveRing *
+ring_live(const Ring *ring)
+{
+	return ring->live;
+}
+
+/* The ring's options. */
+const RingOptions *
+ring_options(const Ring *ring)
+{
+	return &ring->options;
+}
+
+/*
+ * The block that the reader gets next, if it has been asked for already;
+ * otherwise InvalidBlockNumber.
+ */
+BlockNumber
+ring_next_to_get(const Ring *ring)
+{
+	int64		next = next_to_consume(ring);
+
+	return next < ring->public->counts.blocks ?
+		ring->ahead.asked[next & ring->ahead.asked_mask] : InvalidBlockNumber;
+}
+
+/* What other sessions may see of the ring. */
+const RingPublic *
+ring_public(const Ring *ring)
+{
+	return ring->public;
+}
+
+/* The ring's counts so far. */
+const RingCounts *
+ring_counts(const Ring *ring)
+{
+	return &ring->public->counts;
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring.h
+ *	  One ring of shared buffers: make it, open a stream on it, watch its
+ *	  slots, close it.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_RING_H
+#define RINGCTL_RING_H
+
+#include "ring_types.h"
+#include "storage/read_stream.h"
+#include "utils/rel.h"
+
+typedef struct Ring Ring;
+
+/* What ring_create() is to make. */
+typedef struct RingOptions
+{
+	int			nbuffers;		/* first size in buffers; 0: no ring */
+	int			capacity;		/* largest size; if nbuffers, it is fixed */
+	int			base_capacity;	/* capacity without the window and without
+								 * additional room for dirty pages */
+	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
+	int			window;			/* most blocks to keep for other scans; part
+								 * of capacity */
+	RingSource	source;			/* where the size came from */
+	int			headroom;		/* buffers that look-ahead may not pin */
+	bool		observe;		/* only watch, change nothing */
+	bool		repeats_blocks; /* the reader may ask for any block again */
+	bool		maintenance;	/* look ahead as maintenance commands do */
+	bool		write_dirty;	/* flush WAL so that dirty pages stay in the
+								 * ring */
+	bool		free_first;		/* leave pages in the pool while the server
+								 * has free buffers */
+	int64		leave_first;	/* reads whose pages are left in the pool
+								 * before the ring is closed */
+} RingOptions;
+
+/* A running ring's public part is in a LiveRing: see live_rings.h. */
+struct LiveRing;
+
+extern bool ring_check_server(void);
+extern void ring_require_server(void);
+extern int	ring_flush_batch(void);
+extern int	ring_most_flush_room(void);
+
+extern Ring *ring_create(const RingOptions *options);
+extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
+									 ForkNumber forknum, int max_ahead,
+									 ReadStreamBlockNumberCB next_block,
+									 void *next_block_arg,
+									 size_t per_buffer_data_size);
+extern void ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum);
+extern BufferAccessStrategy ring_before_read(Ring *ring, BlockNumber block);
+extern void ring_lend_to_server(BufferAccessStrategy strategy, int most);
+extern void ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
+						   BlockNumber first_block, BlockNumber rel_nblocks,
+						   int asked, int got);
+extern void ring_watch(Ring *ring);
+extern void ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep);
+extern void ring_request_shrink(Ring *ring);
+extern void ring_count_sharing(Ring *ring);
+extern void ring_count_wait(Ring *ring);
+extern void ring_add_wait_time(Ring *ring, int64 microseconds);
+extern void ring_consume(Ring *ring, BlockNumber block);
+extern void ring_consume_next(Ring *ring);
+extern void ring_consume_all(Ring *ring);
+extern void ring_drop_unconsumed(Ring *ring);
+extern void ring_count_unringed(Ring *ring, int64 reads);
+extern void ring_forget_relation(Ring *ring);
+extern void ring_resume(Ring *ring);
+extern void ring_stop_control(Ring *ring);
+extern void ring_lend(Ring *ring);
+extern void ring_start(Ring *ring);
+extern void ring_start_pass(Ring *ring);
+extern void ring_close(Ring *ring);
+extern void ring_free(Ring *ring);
+
+extern struct LiveRing *ring_live(const Ring *ring);
+extern const RingOptions *ring_options(const Ring *ring);
+extern BlockNumber ring_next_to_get(const Ring *ring);
+extern const RingPublic *ring_public(const Ring *ring);
+extern const RingCounts *ring_counts(const Ring *ring);
+
+#endif							/* RINGCTL_RING_H */

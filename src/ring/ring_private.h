@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * ring_private.h
+ *	  What the files of src/ring/ know of a ring: see ring.c.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_RING_PRIVATE_H
+#define RINGCTL_RING_PRIVATE_H
+
+#include "access/xlogdefs.h"
+#include "compat.h"
+#include "ring/ring.h"
+#include "ring/strategy.h"
+#include "shmem/live_rings.h"
+
+/*
+ * A ring's life:
+ *
+ *	  CREATED --start--> RUNNING --lend--> LENT --start--> RUNNING ...
+ *	                        |               |
+ *	                        +-----close-----+--> CLOSED
+ *
+ * While a ring runs, other sessions can see its public part and its slots, and
+ * its strategy has buffers.  A lent ring has no buffers: the session's next
+ * ring may have them.  A ring that only observes never lends its buffers.
+ */
+typedef enum RingState
+{
+	RING_CREATED,
+	RING_RUNNING,
+	RING_LENT,
+	RING_CLOSED,
+} RingState;
+
+/* Does the ring hold own blocks?  See may_find_own_blocks(). */
+typedef enum OwnBlocks
+{
+	OWN_UNKNOWN,
+	OWN_NONE,
+	OWN_SOME,
+} OwnBlocks;
+
+/* What the stream has asked for, and the slots that come next: tend.c. */
+typedef struct RingAhead
+{
+	int			reach;			/* most slots that one read may take */
+	int			pending;		/* blocks asked for, whose read has not begun;
+								 * an upper bound */
+	int			nreusable;		/* next slots that were found reusable */
+	int			calls_since_read;	/* calls since current moved */
+	int			calls_to_end_lookahead; /* after this number of calls without
+										 * a read, one block is pending */
+	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
+								 * index n & asked_mask */
+	int64		asked_mask;
+	int64		reads_at_start; /* counts.blks_read when the stream started */
+	int64		reads_at_exchange;	/* the same when an own block was last
+									 * moved to a later slot */
+	OwnBlocks	own_blocks;		/* what ring_look_for_own_blocks() found */
+	bool		at_end;			/* all blocks have been asked for */
+} RingAhead;
+
+/* How large the ring has to be: size.c. */
+typedef struct RingSize
+{
+	int			max_needed;		/* most buffers needed in this revolution */
+	int			flush_room;		/* buffers for dirty pages whose WAL is
+								 * flushed together */
+	int			revolutions_unflushed;	/* revolutions since flush_room was
+										 * last needed */
+	int			calls_in_revolution;	/* calls in this revolution */
+	int			server_buffers; /* size of the server's own ring */
+	int			taken_over;		/* buffers taken over from the server's own
+								 * ring, before the ring starts */
+} RingSize;
+
+/* What is kept for other scans: size.c. */
+typedef struct RingSharing
+{
+	bool		shared;			/* do other scans share reads with this one? */
+	int64		blocks_to_keep; /* number of last blocks that the last of
+								 * these scans has not reached yet */
+	bool		shrink_requested;	/* a scan has fallen too far behind */
+	int64	   *reads_log;		/* blks_read at every BLOCKS_PER_LOG-th block */
+	int64		log_mask;
+	int64		hits_seen;		/* hits at the last ring_count_sharing() */
+} RingSharing;
+
+/* WAL of the pages in the ring: tend.c. */
+typedef struct RingWal
+{
+	XLogRecPtr	flushed;		/* WAL is known to be flushed up to here */
+	XLogRecPtr	announced;		/* the WAL writer was asked to flush up to
+								 * here */
+	int			calls_to_announce;	/* calls since it was last asked */
+	bool		dirty_seen;		/* was a dirty page in reach since then? */
+} RingWal;
+
+struct Ring
+{
+	RingState	state;
+	RingOptions options;
+	LiveRing   *live;			/* NULL unless the ring runs */
+	RingPublic *public;			/* points into *live, or to own */
+	RingPublic	own;
+
+	ReadStreamBlockNumberCB next_block; /* the caller's callback */
+	void	   *next_block_arg;
+
+	Oid			relid;			/* what is read */
+	RelFileLocator locator;
+	ForkNumber	forknum;
+
+	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
+	RingSlot   *slots;			/* our copy of the strategy's array; NULL
+								 * unless the ring runs */
+	RingSlot   *saved_slots;	/* slots of an observed ring that doesn't run */
+
+	RingAhead	ahead;
+	RingSize	size;
+	RingSharing sharing;
+	RingWal		wal;
+};
+
+/*
+ * A batch: the number of dirty pages that one flush of WAL should serve.  It
+ * is 1 MB of full-page images, which is also the default amount of WAL that
+ * wakes the WAL writer (wal_writer_flush_after).
+ */
+#define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
+
+/*
+ * Most buffers that a ring has for dirty pages whose WAL is not flushed.
+ * While the WAL writer flushes the WAL of one batch, the next batches gather.
+ */
+#define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
+
+/*
+ * In addition to the blocks that other scans have not reached yet, the ring
+ * keeps this number of blocks: each of these scans pins the page that it is
+ * at, and what we know of their positions may be a little out of date.
+ */
+#define KEEP_MORE		256
+
+/* Blocks between two entries of reads_log: see reads_among_last(). */
+#define BLOCKS_PER_LOG	16
+
+/* What the next slots need that ring_tend() can't do itself. */
+typedef struct TendNeed
+{
+	bool		unpinned_slot;	/* a slot is pinned, and no unpinned slot was
+								 * found to exchange it with */
+	XLogRecPtr	wal;			/* WAL must be flushed up to here, if valid */
+} TendNeed;
+
+/* The memory of all rings of the session. */
+extern MemoryContext ring_context;
+
+/* The slot n places after current. */
+static inline int
+slot_ahead(const Ring *ring, int n)
+{
+	int			slot = ring->public->current + n;
+
+	Assert(n <= ring->public->nbuffers);
+	return slot >= ring->public->nbuffers ? slot - ring->public->nbuffers : slot;
+}
+
+static inline BufferDesc *
+slot_header(const Ring *ring, int slot)
+{
+	return GetBufferDescriptor(ring->strategy->buffers[slot] - 1);
+}
+
+static inline void
+empty_slot(Ring *ring, int slot)
+{
+	if (ring->slots[slot].buffer != InvalidBuffer)
+		ring->public->occupied--;
+	ring->strategy->buffers[slot] = InvalidBuffer;
+	ring->slots[slot].buffer = InvalidBuffer;
+	ring->slots[slot].state = SLOT_FREE;
+}
+
+/* Is this a page of the relation and fork that the stream reads? */
+static inline bool
+tag_is_ours(const Ring *ring, const BufferTag *tag)
+{
+	return BufTagMatchesRelFileLocator(tag, &ring->locator) &&
+		BufTagGetForkNum(tag) == ring->forknum;
+}
+
+/* Does the ring reuse dirty pages, rather than leave them behind? */
+static inline bool
+keeps_dirty(const Ring *ring)
+{
+	return ring->options.write_dirty && !ring->options.observe;
+}
+
+/* Number of the block that the reader gets next, among those asked for. */
+static inline int64
+next_to_consume(const Ring *ring)
+{
+	return ring->public->counts.consumed + ring->public->counts.unconsumed;
+}
+
+/*
+ * May the ring hold own blocks, that is, blocks that the stream will ask for?
+ * If the stream finds such a block in the ring, it pins the slot's buffer.
+ *
+ * The ring may hold own blocks that were read before the stream started.  They
+ * are gone when all slots have been taken since then.  If a slot with an own
+ * block was exchanged with a later slot, all slots must have been taken since
+ * the exchange.  If the reader repeats blocks, all its blocks are own blocks.
+ */
+static inline bool
+may_find_own_blocks(const Ring *ring)
+{
+	return ring->options.repeats_blocks ||
+		(ring->ahead.own_blocks != OWN_NONE &&
+		 ring->public->counts.blks_read - ring->ahead.reads_at_exchange < ring->public->nbuffers);
+}
+
+/*
+ * Does a slot with this tag hold a pending block?  If so, the stream will find
+ * the block there, and pin the buffer before or while the next read takes its
+ * slots.
+ */
+static inline bool
+holds_pending_block(const Ring *ring, const BufferTag *tag)
+{
+	if (!may_find_own_blocks(ring) || !tag_is_ours(ring, tag))
+		return false;
+	for (int64 n = ring->public->counts.blocks - ring->ahead.pending; n < ring->public->counts.blocks; n++)
+		if (ring->ahead.asked[n & ring->ahead.asked_mask] == tag->blockNum)
+			return true;
+	return false;
+}
+
+/*
+ * Can a read take the slot?  It can if the slot is empty, or if its buffer is
+ * not pinned and the stream is not about to pin it.
+ */
+static inline bool
+slot_is_unpinned(const Ring *ring, int slot)
+{
+	return ring->strategy->buffers[slot] == InvalidBuffer ||
+		(BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0 &&
+		 !holds_pending_block(ring, &ring->slots[slot].tag));
+}
+
+static inline void
+exchange_slots(Ring *ring, int a, int b)
+{
+	RingSlot	slot = ring->slots[a];
+
+	ring->slots[a] = ring->slots[b];
+	ring->slots[b] = slot;
+	ring->strategy->buffers[a] = ring->slots[a].buffer;
+	ring->strategy->buffers[b] = ring->slots[b].buffer;
+}
+
+/*
+ * Is the ring open?  Then each read takes a buffer of the pool's, and leaves it
+ * there: nobody's page is evicted for it, or the scan is a small one yet.
+ */
+static inline bool
+leaves_buffers(const Ring *ring)
+{
+	return !ring->options.observe &&
+		(ring->public->counts.blks_read < ring->options.leave_first ||
+		 (ring->options.free_first && compat_have_free_buffer()));
+}
+
+/* Can the ring's size change? */
+static inline bool
+sizes_itself(const Ring *ring)
+{
+	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
+}
+
+/* Number of last blocks that reads_log covers. */
+static inline int
+blocks_remembered(const Ring *ring)
+{
+	return ring->options.window + KEEP_MORE;
+}
+
+/* The entry of reads_log that was made when "blocks" blocks were asked for. */
+static inline int64 *
+logged_reads(const Ring *ring, int64 blocks)
+{
+	return &ring->sharing.reads_log[(blocks / BLOCKS_PER_LOG) & ring->sharing.log_mask];
+}
+
+/* watch.c */
+extern void ring_watch_slot(Ring *ring, int slotno, bool came_round);
+
+/* If the server has emptied or filled the slot since the last look, look. */
+static inline void
+watch_if_unseen(Ring *ring, int slotno)
+{
+	if (ring->strategy->buffers[slotno] != ring->slots[slotno].buffer)
+		ring_watch_slot(ring, slotno, true);
+}
+
+/* tend.c */
+extern void ring_look_for_own_blocks(Ring *ring);
+extern int	ring_count_pending(Ring *ring, BlockNumber block);
+extern TendNeed ring_tend(Ring *ring, int pending);
+extern void ring_leave_slots(Ring *ring, int pending);
+extern void ring_flush_wal(Ring *ring, XLogRecPtr lsn);
+extern void ring_announce_wal(Ring *ring);
+
+/* size.c */
+extern void ring_set_size(Ring *ring, int nbuffers);
+extern void ring_grow(Ring *ring, int more);
+extern void ring_fit_size(Ring *ring);
+extern bool ring_may_grow_past_pinned(const Ring *ring);
+extern bool ring_grow_past_pinned(Ring *ring);
+extern bool ring_make_flush_room(Ring *ring);
+
+/* lend.c */
+extern void lend_slot(const RingSlot *slot);
+extern bool lend_take_back(RingSlot *slot);
+extern void lend_make_room(int nbuffers);
+extern void lend_slots(Ring *ring, int keep);
+extern void lend_cancel_reservation(const Ring *ring);
+extern void lend_fill(Ring *ring);
+
+#endif							/* RINGCTL_RING_PRIVATE_H */

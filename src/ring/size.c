@@ -1,0 +1,385 @@
+/*-------------------------------------------------------------------------
+ *
+ * size.c
+ *	  Make a ring as large as it needs to be.
+ *
+ * A ring that sizes itself grows as soon as it needs more buffers.  It shrinks
+ * when it was too large for a whole revolution.  In a revolution, the stream
+ * asks for one block for each slot of the ring.
+ *
+ * The strategy's array has room for the ring's capacity.  New slots are
+ * inserted right after "current", so they are taken next.  All other slots
+ * keep their order, and pinned buffers are reached later than before.
+ *
+ *	       current                                current
+ *	  +---+---+---+---+---+    +---+---+---+---+---+---+---+---+
+ *	  | n | n | o | o | o | -> | n | n |   |   |   | o | o | o |
+ *	  +---+---+---+---+---+    +---+---+---+---+---+---+---+---+
+ *
+ *	  n newest, o oldest
+ *
+ * If scans share reads, a ring also keeps the blocks that it has read itself
+ * and that other scans have not reached yet.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "ring/ring_private.h"
+
+/* Keep the room for dirty pages for this number of revolutions without use. */
+#define KEEP_FLUSH_ROOM	2
+
+/*
+ * ring_set_size
+ *		The ring has nbuffers slots from now on.
+ */
+void
+ring_set_size(Ring *ring, int nbuffers)
+{
+	ring->strategy->nbuffers = nbuffers;
+	ring->public->nbuffers = nbuffers;
+	ring->public->nbuffers_max = Max(ring->public->nbuffers_max, nbuffers);
+}
+
+/* Of the last "blocks" blocks asked for, how many has this ring read itself? */
+static int64
+reads_among_last(const Ring *ring, int64 blocks)
+{
+	const RingCounts *counts = &ring->public->counts;
+	int64		since = counts->blocks - blocks - BLOCKS_PER_LOG;
+
+	if (ring->sharing.reads_log == NULL || blocks > blocks_remembered(ring))
+		return blocks;			/* the log does not reach back so far */
+	if (since < 0)
+		return Min(blocks, counts->blks_read);
+	return counts->blks_read - *logged_reads(ring, since);
+}
+
+/*
+ * ring_set_sharing
+ *		Set whether other scans share reads with this one, and how many of its
+ *		last blocks the last of these scans has not reached yet.  The ring
+ *		keeps these blocks.
+ */
+void
+ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep)
+{
+	ring->sharing.shared = shared;
+	ring->sharing.blocks_to_keep = Min(blocks_to_keep, ring->options.window);
+}
+
+/*
+ * ring_request_shrink
+ *		Another scan has fallen too far behind: when the ring's size is
+ *		adjusted the next time, let the buffers go that were kept only for that
+ *		scan.
+ */
+void
+ring_request_shrink(Ring *ring)
+{
+	ring->sharing.shrink_requested = true;
+}
+
+/*
+ * ring_count_sharing
+ *		If scans share reads now, count the hits since the last call.
+ */
+void
+ring_count_sharing(Ring *ring)
+{
+	RingCounts *counts = &ring->public->counts;
+	int64		hits = counts->blocks - counts->blks_read - ring->ahead.pending;
+
+	if (ring->sharing.shared)
+		counts->blks_shared += hits - ring->sharing.hits_seen;
+	ring->sharing.hits_seen = hits;
+}
+
+/*
+ * ring_count_wait, ring_add_wait_time
+ *		The scan begins to wait for another scan, or has waited for this time.
+ *
+ * ring_count_wait() also adds a microsecond to the time, so that whenever
+ * waits were counted, their time is not zero.
+ */
+void
+ring_count_wait(Ring *ring)
+{
+	ring->public->counts.share_waits++;
+	ring->public->counts.share_wait_us++;
+}
+
+void
+ring_add_wait_time(Ring *ring, int64 microseconds)
+{
+	ring->public->counts.share_wait_us += microseconds;
+}
+
+/*
+ * How many buffers does the ring need now?  The sum of
+ *
+ * 1. the blocks that the stream has asked for and the reader has not got yet:
+ *	  they are pinned, or being read, or pending;
+ * 2. half a read, because some of the pending blocks may be hits;
+ * 3. the headroom;
+ * 4. the room for dirty pages.
+ *
+ * If scans share reads, the ring also keeps blocks that other scans have not
+ * reached yet.  It keeps only those that it has read itself, because each of
+ * the other blocks is in the ring that has read it.  Instead of half a read,
+ * the ring then has room for a whole one, because other scans pin some
+ * buffers.
+ *
+ * The result is at least the ring's first size, and at least what one read
+ * takes.  (Usually the first size is more than a read, but io_combine_limit
+ * may have been raised since.)
+ */
+static int
+buffers_needed(const Ring *ring)
+{
+	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
+	int64		needed = ahead + ring->ahead.reach / 2;
+
+	if (ring->sharing.shared)
+		needed = ring->ahead.reach +
+			reads_among_last(ring, Max(ahead, ring->sharing.blocks_to_keep + KEEP_MORE));
+	needed += ring->options.headroom + ring->size.flush_room;
+	needed = Max(needed, Max(ring->options.nbuffers, ring->ahead.reach));
+	return (int) Min(needed, ring->options.capacity);
+}
+
+/*
+ * ring_may_grow_past_pinned
+ *		May the ring grow because one of the next slots is pinned?
+ *
+ * If the stream may find own blocks in the ring, and no other scan shares
+ * reads, it may not: in this case the pins are those of the stream's own
+ * look-ahead, for which the ring has room.
+ */
+bool
+ring_may_grow_past_pinned(const Ring *ring)
+{
+	return sizes_itself(ring) && (ring->sharing.shared || !may_find_own_blocks(ring)) &&
+		ring->public->nbuffers < ring->options.capacity;
+}
+
+/*
+ * ring_grow
+ *		Insert "more" slots after current, so that they are taken next.  All
+ *		other slots keep their order, so pinned buffers are reached later.
+ *
+ * The new slots get buffers that the session's rings have lent.  If there are
+ * not enough, some of the new slots are empty.
+ */
+void
+ring_grow(Ring *ring, int more)
+{
+	int			first = ring->public->current + 1;
+	int			tail = ring->public->nbuffers - first;
+	Buffer	   *buffers = &ring->strategy->buffers[first];
+	RingSlot   *slots = &ring->slots[first];
+
+	memmove(buffers + more, buffers, tail * sizeof(Buffer));
+	memmove(slots + more, slots, tail * sizeof(RingSlot));
+	for (int i = more - 1; i >= 0; i--)
+	{
+		if (lend_take_back(&slots[i]))
+		{
+			ring->public->occupied++;
+			ring->ahead.own_blocks = OWN_UNKNOWN;
+		}
+		else
+			memset(&slots[i], 0, sizeof(RingSlot));
+		buffers[i] = slots[i].buffer;
+	}
+	ring_set_size(ring, ring->public->nbuffers + more);
+	ring->ahead.nreusable = 0;
+}
+
+/* Can this slot, which was just watched, be removed from the ring? */
+static bool
+is_releasable(const Ring *ring, int slotno)
+{
+	return slot_is_unpinned(ring, slotno) &&
+		(ring->slots[slotno].buffer == InvalidBuffer ||
+		 (compat_read_buf_state(slot_header(ring, slotno)) & BM_DIRTY) == 0);
+}
+
+/*
+ * Let a slot's buffer go.
+ *
+ * The ring would have reused the buffer soon, so its page should not stay in
+ * shared buffers: evict it, unless another process uses the page.  After that
+ * any process can use the buffer.  But we lend it, so that if no process does,
+ * the ring takes it back when it grows again.
+ */
+static void
+release(Ring *ring, int slotno)
+{
+	RingSlot   *slot = &ring->slots[slotno];
+	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
+	bool		flushed;
+
+	if (slot_has_page(slot))
+		ring->public->counts.released++;
+	if (BufferTagsEqual(&header->tag, &slot->tag) &&
+		BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1 &&
+		(!slot_has_page(slot) ||
+		 compat_evict_unpinned_buffer(slot->buffer, false, &flushed)))
+	{
+		ClearBufferTag(&slot->tag);
+		lend_slot(slot);
+	}
+	empty_slot(ring, slotno);
+}
+
+/*
+ * Look at "among" slots, from "first" on, and remove those from the ring whose
+ * buffers can be let go.  Returns how many were removed.
+ */
+static int
+take_out(Ring *ring, int first, int among)
+{
+	int			end = first + among;
+	int			kept = first;
+	int			rest = ring->public->nbuffers - end;
+
+	for (int slotno = first; slotno < end; slotno++)
+	{
+		watch_if_unseen(ring, slotno);
+		if (!is_releasable(ring, slotno))
+			exchange_slots(ring, slotno, kept++);
+		else if (ring->slots[slotno].buffer != InvalidBuffer)
+			release(ring, slotno);
+	}
+	if (kept == end)
+		return 0;
+
+	memmove(&ring->strategy->buffers[kept], &ring->strategy->buffers[end],
+			rest * sizeof(Buffer));
+	memmove(&ring->slots[kept], &ring->slots[end], rest * sizeof(RingSlot));
+	ring_set_size(ring, ring->public->nbuffers - (end - kept));
+	ring->ahead.nreusable = 0;
+	return end - kept;
+}
+
+/*
+ * Remove at most "less" slots from the ring, of those that come next: from the
+ * slot after current to the end of the array, then from its beginning.
+ */
+static void
+shrink(Ring *ring, int less)
+{
+	int			first = ring->public->current + 1;
+	int			tail = ring->public->nbuffers - first;
+
+	compat_submit_staged();		/* evicting may block */
+	take_out(ring, first, Min(less, tail));
+	if (less > tail)
+	{
+		ring->public->current -= take_out(ring, 0, Min(less - tail,
+													   ring->public->current));
+		ring->strategy->current = ring->public->current;
+	}
+}
+
+/*
+ * A revolution has ended.  Returns by how many buffers the ring was too large
+ * during the revolution; 0 if only by a few.
+ *
+ * Also returns 0 in the first revolution: the stream begins to look ahead with
+ * one block, and the ring begins with the size that the session's last ring
+ * needed.  The room for dirty pages is kept for some revolutions, because it
+ * is only needed once in a batch of pages.
+ */
+static int
+end_revolution(Ring *ring)
+{
+	int			excess = ring->public->nbuffers -
+		Max(ring->size.max_needed, ring->options.nbuffers);
+	int64		reads = ring->public->counts.blks_read - ring->ahead.reads_at_start;
+
+	if (++ring->size.revolutions_unflushed > KEEP_FLUSH_ROOM)
+		ring->size.flush_room = 0;
+	ring->size.max_needed = ring->size.calls_in_revolution = 0;
+	if (reads < ring->public->nbuffers ||
+		excess < Max(ring->ahead.reach, ring->public->nbuffers / 8))
+		return 0;
+	return excess;
+}
+
+/*
+ * ring_fit_size
+ *		Give a ring that sizes itself the size that it needs.
+ *
+ * If scans share reads, the ring grows by at least one read at a time: it is
+ * large then, and a few buffers more do not matter.
+ *
+ * If another scan has fallen too far behind, the ring shrinks at once.
+ * Otherwise it would soon reuse just those buffers whose pages that scan is
+ * at, and find some of them pinned.
+ */
+void
+ring_fit_size(Ring *ring)
+{
+	int			needed = buffers_needed(ring);
+	int			nbuffers = ring->public->nbuffers;
+	int			least = ring->sharing.shared ? ring->ahead.reach : 1;
+	int			excess = 0;
+
+	ring->size.max_needed = Max(ring->size.max_needed, needed);
+	if (ring->size.calls_in_revolution >= nbuffers)
+		excess = end_revolution(ring);
+
+	if (needed > nbuffers)
+		ring_grow(ring, Min(Max(needed - nbuffers, least),
+							ring->options.capacity - nbuffers));
+	else if (ring->sharing.shrink_requested)
+		shrink(ring, nbuffers - needed);
+	else if (excess > 0)
+		shrink(ring, Min(excess, nbuffers - needed));
+	ring->sharing.shrink_requested = false;
+}
+
+/*
+ * ring_grow_past_pinned
+ *		One of the next slots is pinned, and there is none to exchange it with:
+ *		another scan follows this one, and pins what look-ahead does not pin.
+ *		If the ring may grow, let it grow, so that pinned slots are reached
+ *		later.  Returns whether it has grown.
+ */
+bool
+ring_grow_past_pinned(Ring *ring)
+{
+	if (!ring_may_grow_past_pinned(ring))
+		return false;
+	ring_grow(ring, Min(ring->ahead.reach,
+						ring->options.capacity - ring->public->nbuffers));
+	return true;
+}
+
+/*
+ * ring_make_flush_room
+ *		WAL would have to be flushed for the next slots.  If the ring may grow
+ *		until one flush serves many pages, and has not done so yet, let it grow
+ *		instead: the new slots come next.  Returns whether it has grown.
+ */
+bool
+ring_make_flush_room(Ring *ring)
+{
+	int			more;
+
+	if (!sizes_itself(ring))
+		return false;
+	ring->size.revolutions_unflushed = 0;
+	ring->size.flush_room = Max(ring->size.flush_room, FLUSH_BATCH);
+	more = buffers_needed(ring) - ring->public->nbuffers;
+	if (more < ring->ahead.reach)
+		return false;
+	ring_grow(ring, more);
+	return true;
+}

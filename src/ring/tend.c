@@ -1,0 +1,523 @@
+/*-------------------------------------------------------------------------
+ *
+ * tend.c
+ *	  Put the slots that come next into a state in which the server will reuse
+ *	  their buffers.
+ *
+ *	    slots ahead, oldest first                 slots behind, newest last
+ *	    |<--- reach --->|                                       |
+ *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
+ *	  | f | D | f | P | f | f | f | f | f | f | s | s | s | s | s |
+ *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
+ *	    ^           |   ^   |                   |               |
+ *	    |           +-exchange                  +- look-ahead  -+- current
+ *	    next to be taken
+ *
+ *	  f free, s pinned by the stream's look-ahead, P pinned by something else
+ *	  (a tuple slot that points to an old page), D dirty, its WAL not flushed
+ *
+ * A block is pending when the stream has asked for it and has not begun to
+ * read it.  Before the next call, the server takes at most one slot for each
+ * pending block.  There are at most as many pending blocks as one combined
+ * read can take; this number is the reach.
+ *
+ * In the picture, P is exchanged with a free slot beyond the reach.  (If there
+ * is none, as in a small ring, P is exchanged with a later free slot within
+ * the reach.)  For D, WAL is flushed up to the page's LSN.  After that the
+ * next read finds only buffers that it can reuse: the ring is closed.  Tending
+ * itself neither changes the ring's size nor flushes WAL.  It returns what the
+ * slots need, and ring.c does that.
+ *
+ * If the operating system has a page cached, it takes two microseconds to read
+ * and scan the page, so a call must be cheap.  It looks only at the slots that
+ * no earlier call has found reusable, until the pending blocks make a full read.
+ * Then the slots of that read are looked at once more.
+ *
+ * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
+ * If checksums are on, a scan that sets hint bits dirties every page.  When
+ * such a page comes into reach, WAL is flushed up to the highest LSN of a
+ * whole batch of the pages that come next, so that many pages need only one
+ * wait.  Twice in a batch, the WAL writer is asked to flush the WAL that there
+ * is, so that mostly no wait is needed.
+ *
+ * If few pages are dirty, as after an UPDATE of some rows, a ring would have
+ * to be large to hold a batch of them.  Instead, a dirty page is put off: its
+ * slot is exchanged with the slot of a clean page, one of those that the
+ * reader has released last.  So dirty pages gather in the ring while the scan
+ * goes on with the clean ones, until there are hardly any clean ones or the
+ * WAL writer has flushed.
+ *
+ * Lost slots: the clock sweep may give a buffer of the ring to another page,
+ * and the slot still names the buffer.  So our copy of the slot has the tag of
+ * its page.  If the buffer has another tag now, the slot is emptied.  If the
+ * buffer has no page, the slot keeps it, because no process uses it.  (If two
+ * processes read the same block at the same time, each finds a victim for it,
+ * but only one victim gets the page.)
+ *
+ * If a ring only observes, tending changes no slot.  It only notes the state
+ * of the slots, to tell later why a buffer has escaped.
+ *
+ * Buffer headers are read without a lock or a pin.  Tending only prepares: the
+ * server checks again, under the header's lock, whether it can reuse a buffer.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "compat.h"
+#include "ring/ring_private.h"
+
+/*
+ * To put a dirty page off, search this number of slots for a clean page, plus
+ * the number of slots that one read takes: these may all hold dirty pages that
+ * were put off just before.
+ */
+#define CLEAN_PROBES	8
+
+/*
+ * ring_look_for_own_blocks
+ *		Note whether the ring holds own blocks at all; see
+ *		may_find_own_blocks().
+ *
+ * If the stream finds all its blocks in shared buffers, it never takes all
+ * slots.  So if it has read nothing for some calls, look at all slots once.
+ * Blocks that it reads later in this pass do not matter, because it does not
+ * ask for them again.
+ */
+void
+ring_look_for_own_blocks(Ring *ring)
+{
+	if (ring->ahead.own_blocks != OWN_UNKNOWN || ring->options.repeats_blocks ||
+		ring->ahead.calls_since_read < 2 * ring->ahead.reach ||
+		ring->public->counts.blks_read != ring->ahead.reads_at_start)
+		return;
+
+	ring->ahead.own_blocks = OWN_NONE;
+	for (int slot = 0; slot < ring->public->nbuffers && ring->ahead.own_blocks == OWN_NONE; slot++)
+		if (ring->slots[slot].buffer != InvalidBuffer &&
+			tag_is_ours(ring, &ring->slots[slot].tag))
+			ring->ahead.own_blocks = OWN_SOME;
+}
+
+/*
+ * Where to search for a slot to exchange with another one.  Each is a number
+ * of places after current.
+ */
+typedef struct Spares
+{
+	int			next_beyond;	/* next unpinned slot beyond the reach */
+	int			last_within;	/* last unpinned slot within the reach */
+	int			last_clean;		/* last slot with a clean page; 0: not known */
+	int			probes;			/* slots searched since a clean page was found */
+} Spares;
+
+/* The next unpinned slot beyond the reach; -1 if there is none. */
+static int
+spare_beyond(const Ring *ring, Spares *spares)
+{
+	while (spares->next_beyond <= ring->public->nbuffers)
+	{
+		int			slot = slot_ahead(ring, spares->next_beyond++);
+
+		if (slot_is_unpinned(ring, slot))
+			return slot;
+	}
+	return -1;
+}
+
+/*
+ * The last unpinned slot within the reach; -1 if there is none that is more
+ * than n places ahead.
+ */
+static int
+spare_within(const Ring *ring, int n, Spares *spares)
+{
+	while (spares->last_within > n)
+	{
+		int			slot = slot_ahead(ring, spares->last_within--);
+
+		if (slot_is_unpinned(ring, slot))
+			return slot;
+	}
+	return -1;
+}
+
+/*
+ * The LSN of the slot's page.  Invalid if no WAL needs to be flushed for it:
+ * the page is clean, or its relation is unlogged.
+ */
+static inline XLogRecPtr
+slot_lsn(const Ring *ring, int slot, compat_buf_state state)
+{
+	if ((state & BM_DIRTY) == 0 || (state & BM_PERMANENT) == 0)
+		return InvalidXLogRecPtr;
+	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
+}
+
+/*
+ * If all slots beyond the reach are pinned, should the ring grow, rather than
+ * use a slot within the reach?
+ *
+ * If scans share reads, growing is the last resort.  Other scans are meant to
+ * pin buffers of this ring.  If each ring grew because of that, each would
+ * become as large as all of them together.
+ */
+static inline bool
+had_better_grow(const Ring *ring)
+{
+	return !ring->sharing.shared && ring_may_grow_past_pinned(ring);
+}
+
+/*
+ * Is the slot in the usual state, which is reusable: its page is still there
+ * and clean, and no process uses it?  Called twice for each block, so it must
+ * be cheap.  If the answer is no, tend_slot() looks closer.
+ */
+static inline bool
+slot_is_plainly_reusable(const Ring *ring, int slotno)
+{
+	const RingSlot *slot = &ring->slots[slotno];
+	BufferDesc *header;
+	compat_buf_state state;
+
+	if (slot->buffer == InvalidBuffer || slot->state != SLOT_FREE ||
+		ring->strategy->buffers[slotno] != slot->buffer)
+		return false;
+
+	header = GetBufferDescriptor(slot->buffer - 1);
+	state = compat_read_buf_state(header);
+	return (state & BM_DIRTY) == 0 &&
+		BUF_STATE_GET_REFCOUNT(state) == 0 &&
+		BUF_STATE_GET_USAGECOUNT(state) <= 1 &&
+		BufferTagsEqual(&header->tag, &slot->tag);
+}
+
+/*
+ * Look at the slot n places ahead, which a read may take soon, and make it
+ * reusable if possible.  Returns the LSN up to which WAL must be flushed for
+ * it; invalid if that is not necessary.
+ *
+ * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
+ * the reach, so that the next read does not take the pinned buffer.  If there
+ * is no such slot, and the ring had better not grow, the slot is exchanged
+ * with a later unpinned one within the reach.  That is good enough: in this
+ * case look-ahead pins all slots beyond the reach, and the next read may not
+ * pin more buffers than there are unpinned ones.
+ */
+static XLogRecPtr
+tend_slot(Ring *ring, int n, Spares *spares)
+{
+	int			slotno = slot_ahead(ring, n);
+	RingSlot   *slot = &ring->slots[slotno];
+
+	for (;;)
+	{
+		BufferDesc *header;
+		compat_buf_state state;
+		int			spare;
+
+		watch_if_unseen(ring, slotno);
+		if (slot->buffer == InvalidBuffer)
+			return InvalidXLogRecPtr;
+
+		header = slot_header(ring, slotno);
+		state = compat_read_buf_state(header);
+
+		if (tag_is_clear(&header->tag))
+			ClearBufferTag(&slot->tag); /* the slot keeps the buffer */
+		else if (!BufferTagsEqual(&header->tag, &slot->tag))
+		{
+			ring->public->counts.slots_lost++;
+			if (!ring->options.observe)
+				empty_slot(ring, slotno);
+			else
+				slot->tag = header->tag;	/* so that it is counted once */
+			return InvalidXLogRecPtr;
+		}
+
+		if (slot_is_unpinned(ring, slotno))
+		{
+			XLogRecPtr	lsn = slot_lsn(ring, slotno, state);
+
+			if (BUF_STATE_GET_USAGECOUNT(state) > 1)
+				slot->state = SLOT_ADOPTED;
+			else
+				slot->state = (state & BM_DIRTY) ? SLOT_DIRTY : SLOT_FREE;
+			if (slot->state == SLOT_DIRTY && lsn != InvalidXLogRecPtr)
+				ring->wal.dirty_seen = true;
+			return slot->state == SLOT_DIRTY ? lsn : InvalidXLogRecPtr;
+		}
+
+		slot->state = SLOT_PINNED;
+		if (ring->options.observe)
+			return InvalidXLogRecPtr;
+
+		spare = spare_beyond(ring, spares);
+		if (spare < 0 && !had_better_grow(ring))
+			spare = spare_within(ring, n, spares);
+		if (spare < 0)
+			return InvalidXLogRecPtr;	/* if the ring can't grow, the buffer
+										 * will escape */
+		exchange_slots(ring, slotno, spare);
+		if (may_find_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag))
+			ring->ahead.reads_at_exchange = ring->public->counts.blks_read;
+	}
+}
+
+/*
+ * Number of slots that look-ahead pins: their blocks are being read, or were
+ * read and the reader has not got them yet.
+ */
+static inline int
+slots_ahead(const Ring *ring)
+{
+	int64		asked = ring->public->counts.blocks - next_to_consume(ring);
+
+	return (int) Max(0, asked - ring->ahead.pending);
+}
+
+/*
+ * May dirty pages be put off?
+ *
+ * Not if scans share reads: other scans need the pages that were read last,
+ * and putting off makes the ring reuse just these.  Not as long as the stream
+ * may find own blocks in the ring: each exchange would prolong that.  And if a
+ * ring sizes itself, it first grows to make room for dirty pages.
+ */
+static inline bool
+can_put_off(const Ring *ring)
+{
+	return !ring->sharing.shared && !may_find_own_blocks(ring) &&
+		(ring->size.flush_room > 0 || !sizes_itself(ring));
+}
+
+/* Does the slot hold a clean page that no process pins or has used again? */
+static inline bool
+slot_is_clean(const Ring *ring, int slot)
+{
+	compat_buf_state state;
+
+	if (ring->strategy->buffers[slot] == InvalidBuffer || !slot_is_unpinned(ring, slot))
+		return false;
+	state = compat_read_buf_state(slot_header(ring, slot));
+	return (state & BM_DIRTY) == 0 && BUF_STATE_GET_USAGECOUNT(state) <= 1;
+}
+
+/*
+ * The slot n places ahead holds a dirty page whose WAL is not flushed.  Put
+ * the page off: exchange its slot with that of a clean page, one of those that
+ * the reader has released last.  (Look-ahead pins all slots that were taken
+ * later.)  Returns false if no clean page is found.
+ */
+static bool
+put_off(Ring *ring, int n, Spares *spares)
+{
+	if (spares->last_clean == 0)
+		spares->last_clean = ring->public->nbuffers - slots_ahead(ring);
+
+	while (spares->probes < ring->ahead.reach + CLEAN_PROBES && spares->last_clean > ring->ahead.reach)
+	{
+		int			spare = slot_ahead(ring, spares->last_clean--);
+
+		if (slot_is_clean(ring, spare))
+		{
+			spares->probes = 0;
+			exchange_slots(ring, slot_ahead(ring, n), spare);
+			ring->size.revolutions_unflushed = 0;
+			return true;
+		}
+		spares->probes++;
+	}
+	return false;
+}
+
+/* The end of WAL, up to which it can be flushed. */
+static XLogRecPtr
+end_of_wal(void)
+{
+	return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetXLogInsertRecPtr();
+}
+
+/*
+ * Must WAL be flushed before a page with this LSN can be written?
+ *
+ * The LSN was read without a lock, and the page may be damaged.  If the LSN is
+ * beyond the end of WAL, return false: the server has to deal with that page.
+ */
+static bool
+needs_flush(Ring *ring, XLogRecPtr lsn)
+{
+	if (lsn <= ring->wal.flushed)
+		return false;
+	if (XLogNeedsFlush(lsn))
+		return lsn <= end_of_wal();
+	ring->wal.flushed = lsn;
+	return false;
+}
+
+/*
+ * As tend_slot(), but if WAL would have to be flushed for the page, put the
+ * page off, if possible.  Returns an LSN only if WAL is not flushed up to it
+ * yet.
+ */
+static XLogRecPtr
+tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
+{
+	XLogRecPtr	lsn;
+
+	do
+	{
+		lsn = tend_slot(ring, n, spares);
+		if (!keeps_dirty(ring) || !needs_flush(ring, lsn))
+			return InvalidXLogRecPtr;
+	} while (can_put_off(ring) && put_off(ring, n, spares));
+
+	return lsn;
+}
+
+/* The highest LSN of the pages in the next slots, a batch of them. */
+static XLogRecPtr
+batch_lsn(const Ring *ring)
+{
+	int			batch = Min(ring->public->nbuffers, ring->ahead.reach + FLUSH_BATCH);
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	for (int n = 1; n <= batch; n++)
+	{
+		int			slot = slot_ahead(ring, n);
+		compat_buf_state state;
+
+		if (ring->strategy->buffers[slot] == InvalidBuffer)
+			continue;
+		state = compat_read_buf_state(slot_header(ring, slot));
+		if (BUF_STATE_GET_REFCOUNT(state) == 0)
+			lsn = Max(lsn, slot_lsn(ring, slot, state));
+	}
+	return lsn;
+}
+
+/*
+ * ring_flush_wal
+ *		Flush WAL up to lsn, because a page with this LSN may be reused before
+ *		the next call.  As we have to wait anyway, also flush WAL for the batch
+ *		of pages that comes next.
+ */
+void
+ring_flush_wal(Ring *ring, XLogRecPtr lsn)
+{
+	XLogRecPtr	batch = batch_lsn(ring);
+
+	if (needs_flush(ring, batch))
+		lsn = Max(lsn, batch);
+	compat_submit_staged();
+	XLogFlush(lsn);
+	ring->wal.flushed = Max(ring->wal.flushed, lsn);
+	ring->public->counts.wal_flushes++;
+	ring->size.flush_room = Min(2 * ring->size.flush_room, MAX_FLUSH_ROOM);
+}
+
+/*
+ * ring_announce_wal
+ *		Twice in a batch of calls, ask the WAL writer to flush the WAL that
+ *		this process has written, if there were dirty pages in reach since the
+ *		last time.  Otherwise it would flush for nothing, and make others wait.
+ */
+void
+ring_announce_wal(Ring *ring)
+{
+	if (ring->wal.calls_to_announce < FLUSH_BATCH / 2)
+		return;
+	ring->wal.calls_to_announce = 0;
+	if (!ring->wal.dirty_seen)
+		return;
+	ring->wal.dirty_seen = false;
+
+	if (XactLastRecEnd > ring->wal.announced && !RecoveryInProgress())
+	{
+		ring->wal.announced = XactLastRecEnd;
+		XLogSetAsyncXactLSN(XactLastRecEnd);
+	}
+}
+
+/*
+ * ring_count_pending
+ *		This call asks for this block (if valid): how many blocks are pending
+ *		now, at most?
+ *
+ * Their number grows by one, but never above what one read takes.
+ * ring_watch() has subtracted the blocks that were read since the last call.
+ * It can't see hits, so the true number may be smaller.  But when only hits
+ * have come for so long that look-ahead has ended, this block alone is
+ * pending.
+ */
+int
+ring_count_pending(Ring *ring, BlockNumber block)
+{
+	if (ring->ahead.calls_since_read > ring->ahead.calls_to_end_lookahead)
+		ring->ahead.pending = ring->ahead.nreusable = 0;
+	if (block != InvalidBlockNumber)
+		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
+	return ring->ahead.pending;
+}
+
+/*
+ * ring_tend
+ *		Make reusable the slots that may be taken before the next call, one for
+ *		each pending block.  Returns what else these slots need.
+ *
+ * Only slots that were not found reusable by an earlier call are looked at.
+ * But all of them are looked at again if a full read is pending, or if the
+ * stream may find own blocks in the ring and pin them.
+ */
+TendNeed
+ring_tend(Ring *ring, int pending)
+{
+	bool		own_blocks = may_find_own_blocks(ring);
+	bool		all = pending == ring->ahead.reach || own_blocks;
+	TendNeed	need = {false, InvalidXLogRecPtr};
+	Spares		spares = {
+		.next_beyond = ring->ahead.reach + 1,
+		.last_within = ring->ahead.reach,
+	};
+
+	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= pending; n++)
+	{
+		int			slotno = slot_ahead(ring, n);
+
+		if (own_blocks || !slot_is_plainly_reusable(ring, slotno))
+			need.wal = Max(need.wal, tend_slot_or_put_off(ring, n, &spares));
+
+		if (!ring->options.observe && ring->slots[slotno].state == SLOT_PINNED)
+		{
+			need.unpinned_slot = true;	/* the next call looks at it again */
+			break;
+		}
+		ring->ahead.nreusable = n;
+	}
+
+	if (!keeps_dirty(ring) || !needs_flush(ring, need.wal))
+		need.wal = InvalidXLogRecPtr;
+	return need;
+}
+
+/*
+ * ring_leave_slots
+ *		Empty the slots that may be taken before the next call, for which this
+ *		many blocks are pending: what is in them stays in shared buffers.
+ */
+void
+ring_leave_slots(Ring *ring, int pending)
+{
+	for (int n = 1; n <= pending; n++)
+	{
+		int			slotno = slot_ahead(ring, n);
+
+		watch_if_unseen(ring, slotno);
+		empty_slot(ring, slotno);
+	}
+	ring->ahead.nreusable = 0;
+}

@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * watch.c
+ *	  Find out what became of a ring's slots since the last look.
+ *
+ * Watching compares the strategy's array with a private copy.  Normally only
+ * the slots that "current" has passed since the last look are compared.  But
+ * "current" may have gone round the whole ring, because a read may be as large
+ * as the ring, or because the server has rejected many dirty buffers and has
+ * passed one slot for each.  In that case it has also passed the slot right
+ * after its present one, and that slot has changed.  So if that slot has
+ * changed, the whole array is compared.
+ *
+ * Buffer headers are read without a lock or a pin.  That is safe, because
+ * their memory never goes away.  What was read may be out of date, but then
+ * only the counts are wrong, or a slot is emptied that could have been reused.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "miscadmin.h"
+#include "ring/ring_private.h"
+#include "shmem/escape_log.h"
+#include "utils/timestamp.h"
+
+/* Has the slot changed since the last look? */
+static inline bool
+slot_changed(const Ring *ring, int slot)
+{
+	Buffer		buffer = ring->strategy->buffers[slot];
+
+	return buffer != ring->slots[slot].buffer ||
+		(buffer != InvalidBuffer &&
+		 !BufferTagsEqual(&slot_header(ring, slot)->tag, &ring->slots[slot].tag));
+}
+
+/*
+ * Why did the server not reuse this slot's buffer?
+ *
+ * The server looks at pins first, then at the usage count, then at the page.
+ * We look a little later.  If the reason can't be seen any more, the state of
+ * the slot when it was last tended decides.
+ *
+ * If the ring keeps dirty pages, tending has noted which slots the scan itself
+ * pins.  So if any other slot's buffer was pinned, another process has pinned
+ * it, and uses the page, too: the page was adopted.
+ *
+ * When the server rejects a dirty buffer, the slot becomes empty.  So if the
+ * slot has another buffer after that, current has passed the slot twice.
+ */
+static RingSlotState
+escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
+{
+	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
+	compat_buf_state state = compat_read_buf_state(header);
+	bool		pinned_by_us = slot->state == SLOT_PINNED || !keeps_dirty(ring);
+
+	if (!slot_holds_page(slot))
+		return SLOT_LOST;		/* no page of ours stays behind */
+	if (BUF_STATE_GET_REFCOUNT(state) == 0)
+	{
+		if (BUF_STATE_GET_USAGECOUNT(state) > 1 || slot->state == SLOT_ADOPTED)
+			return SLOT_ADOPTED;
+		if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
+			return SLOT_DIRTY;
+	}
+	return pinned_by_us ? SLOT_PINNED : SLOT_ADOPTED;
+}
+
+/* Log that the page in the slot has escaped. */
+static void
+report_escape(const RingSlot *slot, RingSlotState reason)
+{
+	Escape		escape = {
+		.buffer = slot->buffer,
+		.tag = slot->tag,
+		.datid = slot->tag.dbOid,
+		.relid = slot->relid,
+		.reason = reason,
+		.pid = MyProcPid,
+		.escaped_at = GetCurrentTimestamp(),
+	};
+
+	escapes_log(&escape);
+}
+
+/*
+ * The slot has another buffer now, with one of our blocks.  Count what
+ * happened to the old buffer, which is still in *slot.
+ */
+static void
+count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
+{
+	RingCounts *counts = &ring->public->counts;
+	RingSlotState reason;
+
+	if (slot->buffer == InvalidBuffer)
+	{
+		counts->fills++;
+		return;
+	}
+
+	reason = escape_reason(ring, slot, came_round);
+	if (reason != SLOT_LOST)
+		report_escape(slot, reason);
+	switch (reason)
+	{
+		case SLOT_FREE:			/* not a reason */
+			Assert(false);
+			break;
+		case SLOT_PINNED:
+			counts->escapes_pinned++;
+			break;
+		case SLOT_ADOPTED:
+			counts->escapes_adopted++;
+			break;
+		case SLOT_DIRTY:
+			/* emptied by a rejection, and filled when current came round */
+			counts->escapes_dirty++;
+			counts->fills++;
+			break;
+		case SLOT_LOST:
+			counts->slots_lost++;
+			counts->fills++;
+			break;
+	}
+}
+
+/*
+ * The server has rejected the slot's buffer, because its page was dirty.  If
+ * that was our page, it has escaped.  Otherwise the buffer had just been given
+ * to another page.
+ */
+static void
+count_rejection(Ring *ring, const RingSlot *slot)
+{
+	if (!slot_holds_page(slot))
+	{
+		ring->public->counts.slots_lost++;
+		return;
+	}
+	ring->public->counts.escapes_dirty++;
+	report_escape(slot, SLOT_DIRTY);
+}
+
+/*
+ * ring_watch_slot
+ *		Compare one slot with our copy, count what happened to it, and update
+ *		our copy.  came_round: may current have passed the slot more than once?
+ */
+void
+ring_watch_slot(Ring *ring, int slotno, bool came_round)
+{
+	RingSlot   *slot = &ring->slots[slotno];
+	Buffer		buffer = ring->strategy->buffers[slotno];
+	BufferTag	tag;
+
+	if (buffer == InvalidBuffer)
+	{
+		/* Only StrategyRejectBuffer() empties a slot. */
+		if (slot->buffer != InvalidBuffer)
+		{
+			count_rejection(ring, slot);
+			empty_slot(ring, slotno);
+		}
+		return;
+	}
+
+	tag = slot_header(ring, slotno)->tag;
+	if (buffer == slot->buffer && BufferTagsEqual(&tag, &slot->tag))
+		return;					/* the slot has not changed */
+
+	if (tag_is_ours(ring, &tag))
+	{
+		ring->public->counts.blks_read++;
+		if (buffer == slot->buffer)
+			ring->public->counts.reuses++;
+		else
+			count_replacement(ring, slot, came_round);
+	}
+	else
+	{
+		/*
+		 * The buffer holds no page of ours.  If it holds another page, the
+		 * clock sweep has taken it from us, or the server has put a victim
+		 * into the slot and another process has taken the victim before our
+		 * block was read into it.  Empty the slot, so that the buffer is not
+		 * reused, unless we only observe.
+		 *
+		 * If the buffer holds no page, another process was first to read our
+		 * block.  Keep the buffer: the next read takes it.
+		 */
+		if (slot->buffer != InvalidBuffer &&
+			!(tag_is_clear(&tag) && slot->buffer == buffer))
+			ring->public->counts.slots_lost++;
+		if (!ring->options.observe && !tag_is_clear(&tag))
+		{
+			empty_slot(ring, slotno);
+			return;
+		}
+	}
+	if (slot->buffer == InvalidBuffer)
+		ring->public->occupied++;
+	slot->buffer = buffer;
+	slot->tag = tag;
+	slot->relid = ring->relid;
+	slot->state = SLOT_FREE;
+}
+
+/*
+ * May current have gone round the whole ring since the last look?  If so, it
+ * has passed the slot after it, too, and that slot has changed.
+ *
+ * If the ring keeps dirty pages and is larger than a read, current can only go
+ * round by way of many rejections.  These empty slots, so the slot then has
+ * another buffer.  Another page in the same buffer does not count in this
+ * case: the clock sweep may have taken the buffer, and may even have given it
+ * back to us, for an empty slot.
+ */
+static bool
+came_round(const Ring *ring)
+{
+	int			next = slot_ahead(ring, 1);
+
+	if (keeps_dirty(ring) && ring->public->nbuffers > ring->ahead.reach)
+		return ring->strategy->buffers[next] != ring->slots[next].buffer;
+	return slot_changed(ring, next);
+}
+
+/*
+ * ring_watch
+ *		Count what happened to the slots since the last look.
+ *
+ * Called by the stream's callback, and once more when the stream has ended,
+ * because the last read begins after the last call of the callback.
+ */
+void
+ring_watch(Ring *ring)
+{
+	int			current;
+	int			passed;
+	bool		round;
+	int64		reads = ring->public->counts.blks_read;
+
+	if (ring->slots == NULL)
+		return;
+
+	/* slot_ahead() counts from public->current */
+	current = ring->public->current;
+	ring->public->current = ring->strategy->current;
+
+	passed = ring->public->current - current;
+	if (passed < 0)
+		passed += ring->public->nbuffers;
+	round = came_round(ring);
+	if (round)
+		passed = ring->public->nbuffers;
+
+	ring->ahead.calls_since_read = passed > 0 ? 0 : ring->ahead.calls_since_read + 1;
+	ring->ahead.nreusable = Max(0, ring->ahead.nreusable - passed);
+
+	/* backwards, from the slot that was taken last */
+	for (int slot = ring->public->current; passed > 0; passed--)
+	{
+		ring_watch_slot(ring, slot, round);
+		slot = (slot == 0 ? ring->public->nbuffers : slot) - 1;
+	}
+	ring->ahead.pending = Max(0, ring->ahead.pending - (int) (ring->public->counts.blks_read - reads));
+}

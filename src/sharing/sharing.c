@@ -1,0 +1,581 @@
+/*-------------------------------------------------------------------------
+ *
+ * sharing.c
+ *	  Scans of one relation that run at the same time share their reads.
+ *
+ * The server begins a scan at the block that another scan of the relation has
+ * reported last (syncscan.c).  From then on, each scan finds the pages in
+ * shared_buffers that the other scan has read, as long as the two stay close
+ * enough.  So each scan keeps in its ring the pages that other scans have not
+ * reached yet, and the scan in front may wait for the last one.
+ *
+ *	    --- position ----------------------------------------------------->
+ *	          C        B                            A
+ *	          |<------------- behind -------------->|
+ *	          |<---------------- window ------------------->|
+ *
+ *	    A and B keep in their rings the pages that they have read from C's
+ *	    position on.  If A is more than 5/16 of a window in front of C, A may
+ *	    wait.
+ *
+ * Sharing must never cost more than it saves:
+ *
+ * A. A scan joins the other scans when it has asked for a number of blocks
+ *	  (scan_sharing.c), so a scan that is left early never joins.  No scan
+ *	  waits before it begins.
+ * B. Until a scan has measured that reads cost (sharing_cost.c), it keeps no
+ *	  pages for other scans and does not wait for them.
+ * C. A scan waits for a slower scan only as long as the wait costs it less
+ *	  than the slower scan's own reads would.
+ * D. A scan never waits for a scan of the same process or lock group (a
+ *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
+ *	  scan's process is waiting for a client, a lock, another process or a
+ *	  timeout.  A scan that was seen waiting for one of these does not wait for
+ *	  other scans at all: we can't tell how long its process has waited for
+ *	  reads.
+ * E. The processes of a parallel scan divide its blocks.  They keep pages for
+ *	  other scans, but they do not wait, and other scans do not wait for them.
+ *	  If such a process gets no processor for a while, it falls behind only
+ *	  with a chunk that no other process reads.
+ * F. If the slower scan makes no progress while a scan waits for it, the
+ *	  waiting scan takes it to be slower than its published pace: see
+ *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
+ *	  short, and there is at most one such wait in 256 blocks.
+ * G. The windows of all relations together are no larger than one window may
+ *	  be.  The more relations have scans that share reads, the smaller are the
+ *	  windows; below a minimum there is none.  Otherwise scans of many
+ *	  relations could fill the pool.
+ *
+ * The positions are on a line, not on a circle.  A scan that joins computes
+ * its position from its distance to the nearest other scan.  It goes on
+ * counting when it wraps around at the relation's end.  So it is always clear
+ * which scan is in front, the last scan never waits, and no two scans wait for
+ * each other, however small the relation is.  (Scans that began before the
+ * relation grew wrap around a little earlier.  Until they end, their positions
+ * are off by much less than a window.)
+ *
+ * What is not done: a scan is never moved to where another scan is, and no
+ * scan waits for another one to begin.
+ *
+ * The scans that share are members of a fixed array.  Those of one relation
+ * are linked.  Joining and leaving take the lock in exclusive mode.  Every few
+ * blocks a scan makes a step: it publishes its position, without the lock, and
+ * looks at the other scans, with the lock in shared mode.  If the lock can't
+ * be had at once, the scan looks at its next step instead.
+ *
+ * The ideas are those of synchronized scans (syncscan.c) and of the thread
+ * "Buffer cache is not scan resistant" on pgsql-hackers.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "ring/plan.h"
+#include "sharing/sharing.h"
+#include "sharing/sharing_cost.h"
+#include "shmem/area.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+/* A scan may wait for a scan that is more than this number of blocks behind. */
+#define MAX_APART(window)	((int64) (window) * 5 / 16)
+
+/*
+ * If a scan is more than 7/8 of a window behind, stop keeping pages for it:
+ * the oldest pages in a ring are in the buffers that the ring reuses next.
+ * Keep pages again when the scan is less than 3/4 of a window behind; if both
+ * limits were the same, a ring might drop and keep a whole window again and
+ * again.
+ */
+#define MAX_BEHIND(window)			((int64) (window) * 7 / 8)
+#define MAX_BEHIND_AGAIN(window)	((int64) (window) * 3 / 4)
+
+/* Length of one wait, after which the scan looks at the other scans again. */
+#define NAP_US			200
+
+/*
+ * One scan that shares.  Its process writes to it all the time, so no two
+ * members are on one cache line.
+ */
+typedef struct Member
+{
+	RelFileLocator locator;		/* relNumber 0: not in use */
+	int			next;			/* next member of the relation, in a circle */
+	BlockNumber nblocks;		/* size of the relation */
+	BlockNumber block;			/* block where the scan joined */
+	int64		joined_position;	/* position of that block */
+	ProcNumber	proc;
+	ProcNumber	lock_group;		/* of the lock group's leader, or of itself */
+	bool		parallel;		/* one of the processes of a parallel scan */
+	/* the following change without the lock */
+	pg_atomic_uint64 position;	/* of the block that the scan gets next */
+	pg_atomic_uint32 pace_ns;	/* time for a block; 0: not known yet */
+	pg_atomic_uint32 paused;
+	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
+										 * something other than a read? */
+	char		pad[PG_CACHE_LINE_SIZE];
+} Member;
+
+typedef struct SharePart
+{
+	LWLock		lock;
+	int			nmembers;
+	int			nused;			/* members with this index or a higher one are
+								 * not in use */
+	int			nshared;		/* relations with more than one member */
+	Member		members[FLEXIBLE_ARRAY_MEMBER];
+} SharePart;
+
+struct ShareScan
+{
+	Member	   *member;
+	Relation	rel;
+	int			window;			/* blocks */
+	int64		first_offset;	/* blocks from the scan's start to where it
+								 * joined */
+	int64		position;
+	ShareState	state;			/* what it found when it last looked */
+	Member	   *last;			/* scan for which it keeps the most pages; or
+								 * NULL */
+
+	ScanCost	cost;
+};
+
+static SharePart *share = NULL;
+static uint32 wait_event = 0;
+
+static int
+members_wanted(void)
+{
+	return 2 * MaxBackends;
+}
+
+static void
+init_share(void *part)
+{
+	SharePart  *new = part;
+
+	LWLockInitialize(&new->lock, shared_tranche());
+	new->nmembers = members_wanted();
+	new->nused = new->nshared = 0;
+	for (int i = 0; i < new->nmembers; i++)
+	{
+		pg_atomic_init_u64(&new->members[i].position, 0);
+		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
+		pg_atomic_init_u32(&new->members[i].paused, 0);
+		pg_atomic_init_u32(&new->members[i].waits_elsewhere, 0);
+	}
+}
+
+/*
+ * share_attach
+ *		Attach this process; raises an error if that can't be done.
+ */
+void
+share_attach(void)
+{
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("RingctlScanSharing");
+	if (share == NULL)
+		share = shared_part(PART_SHARE,
+							offsetof(SharePart, members) +
+							members_wanted() * sizeof(Member), init_share);
+}
+
+static inline bool
+in_use(const Member *member)
+{
+	return RelFileNumberIsValid(member->locator.relNumber);
+}
+
+static inline int64
+position_of(Member *member)
+{
+	return (int64) pg_atomic_read_u64(&member->position);
+}
+
+static ProcNumber
+my_lock_group(void)
+{
+	return MyProc->lockGroupLeader ? GetNumberFromPGProc(MyProc->lockGroupLeader) :
+		MyProcNumber;
+}
+
+/* --- Joining and leaving --- */
+
+/* Are the positions of scans over a and b blocks comparable, more or less? */
+static bool
+same_size(BlockNumber a, BlockNumber b, int window)
+{
+	return Max(a, b) - Min(a, b) <= (BlockNumber) (window / 8);
+}
+
+/* Which block is at this position? */
+static BlockNumber
+block_at(const Member *member, int64 position)
+{
+	int64		distance = (position - member->joined_position) % member->nblocks;
+
+	return (BlockNumber) ((member->block + distance + member->nblocks) % member->nblocks);
+}
+
+/* Distance from one block to another, the shorter way around the relation. */
+static int64
+signed_distance(BlockNumber from, BlockNumber to, BlockNumber nblocks)
+{
+	int64		distance = (int64) to - from;
+
+	if (distance > nblocks / 2)
+		return distance - nblocks;
+	if (distance < -(int64) (nblocks / 2))
+		return distance + nblocks;
+	return distance;
+}
+
+/*
+ * The position of this block, computed from its distance to the nearest scan
+ * of the relation.  For the first scan, it is the block number plus 2^40,
+ * which is far away from zero.  The lock is held.
+ */
+static int64
+position_for(const RelFileLocator *locator, BlockNumber nblocks, int window,
+			 BlockNumber block)
+{
+	int64		position = (INT64CONST(1) << 40) + block;
+	int64		nearest = PG_INT64_MAX;
+
+	for (int i = 0; i < share->nused; i++)
+	{
+		Member	   *member = &share->members[i];
+		int64		other = position_of(member);
+		int64		distance;
+
+		if (!RelFileLocatorEquals(member->locator, *locator) ||
+			!same_size(member->nblocks, nblocks, window))
+			continue;
+		distance = signed_distance(block_at(member, other) % nblocks, block, nblocks);
+		if (i64abs(distance) < nearest)
+		{
+			nearest = i64abs(distance);
+			position = other + distance;
+		}
+	}
+	return position;
+}
+
+/* Is this the only member of its relation? */
+static inline bool
+is_alone(const Member *member)
+{
+	return &share->members[member->next] == member;
+}
+
+/* Put a new member into the array; NULL if it is full.  The lock is held. */
+static Member *
+add_member(const RelFileLocator *locator)
+{
+	Member	   *new = NULL;
+	Member	   *other = NULL;
+
+	for (int i = 0; i < share->nused; i++)
+	{
+		Member	   *member = &share->members[i];
+
+		if (!in_use(member))
+			new = new ? new : member;
+		else if (RelFileLocatorEquals(member->locator, *locator))
+			other = member;
+	}
+	if (new == NULL && share->nused < share->nmembers)
+		new = &share->members[share->nused++];
+	if (new == NULL)
+		return NULL;
+	new->locator = *locator;
+	if (other)
+	{
+		if (is_alone(other))
+			share->nshared++;
+		new->next = other->next;
+		other->next = new - share->members;
+	}
+	else
+		new->next = new - share->members;
+	return new;
+}
+
+/*
+ * share_join
+ *		A scan of the relation joins the other scans of it.  Returns the scan's
+ *		part in sharing, palloc'd in the current memory context; or NULL if the
+ *		array of members is full, or if this process could not attach.
+ *
+ * nblocks: size of the relation.  window: number of blocks that this scan can
+ * keep for other scans.  parallel: is this a process of a parallel scan?
+ * block: the block that the scan gets next.  offset: number of blocks from the
+ * scan's first block to that one.
+ */
+ShareScan *
+share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
+		   BlockNumber block, int64 offset)
+{
+	ShareScan  *scan;
+	Member	   *member;
+	int64		position;
+
+	if (share == NULL)
+		return NULL;
+	scan = palloc0(sizeof(ShareScan));
+
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	position = position_for(&rel->rd_locator, nblocks, window, block);
+	member = add_member(&rel->rd_locator);
+	if (member != NULL)
+	{
+		member->nblocks = nblocks;
+		member->block = block;
+		member->joined_position = position;
+		member->proc = MyProcNumber;
+		member->lock_group = my_lock_group();
+		member->parallel = parallel;
+		pg_atomic_write_u64(&member->position, (uint64) position);
+		pg_atomic_write_u32(&member->pace_ns, 0);
+		pg_atomic_write_u32(&member->paused, 0);
+		pg_atomic_write_u32(&member->waits_elsewhere, 0);
+	}
+	LWLockRelease(&share->lock);
+
+	if (member == NULL)
+	{
+		pfree(scan);
+		return NULL;
+	}
+	scan->member = member;
+	scan->rel = rel;
+	scan->window = window;
+	scan->first_offset = offset;
+	scan->position = position;
+	cost_begin(&scan->cost, position);
+	return scan;
+}
+
+/*
+ * share_leave
+ *		The scan does not share reads any more: free its part in sharing.  Does
+ *		not throw.
+ */
+void
+share_leave(ShareScan *scan)
+{
+	Member	   *me = scan->member;
+	int			index = me - share->members;
+	int			i = me->next;
+
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	while (share->members[i].next != index)
+		i = share->members[i].next;
+	share->members[i].next = me->next;
+	if (i != index && is_alone(&share->members[i]))
+		share->nshared--;
+	memset(&me->locator, 0, sizeof(RelFileLocator));
+	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
+		share->nused--;
+	LWLockRelease(&share->lock);
+	pfree(scan);
+}
+
+/*
+ * share_pause
+ *		The scan stops for an unknown time, or goes on.
+ */
+void
+share_pause(ShareScan *scan, bool paused)
+{
+	pg_atomic_write_u32(&scan->member->paused, paused ? 1 : 0);
+	cost_pause(&scan->cost, paused);
+}
+
+/*
+ * Does the process of this member run, so that it may help to wait for it?  If
+ * the process waits for something other than a read, remember that: see D
+ * above.
+ */
+static bool
+is_running(Member *member)
+{
+	uint32		info = *(volatile uint32 *) &GetPGProcByNumber(member->proc)->wait_event_info;
+
+	if (info == WAIT_EVENT_BUFFER_IO)
+		return true;			/* it waits for another process's read */
+	if (info == wait_event)
+		return false;			/* it is in share_wait() itself */
+	switch (info & 0xFF000000)
+	{
+		case PG_WAIT_LOCK:
+		case PG_WAIT_CLIENT:
+		case PG_WAIT_IPC:
+		case PG_WAIT_TIMEOUT:
+		case PG_WAIT_ACTIVITY:
+		case PG_WAIT_EXTENSION:
+			if (pg_atomic_read_u32(&member->waits_elsewhere) == 0)
+				pg_atomic_write_u32(&member->waits_elsewhere, 1);
+			return false;
+		default:
+			return true;
+	}
+}
+
+/* --- Looking at the other scans --- */
+
+/* Are both members processes of parallel scans in the same lock group? */
+static inline bool
+is_sibling(const Member *a, const Member *b)
+{
+	return a->parallel && b->parallel && a->lock_group == b->lock_group;
+}
+
+/* May this scan wait for the member, if the member is too far behind? */
+static inline bool
+may_wait_for(const ShareScan *scan, Member *member)
+{
+	const Member *me = scan->member;
+
+	return !me->parallel && !member->parallel &&
+		member->lock_group != me->lock_group &&
+		pg_atomic_read_u32(&scan->member->waits_elsewhere) == 0;
+}
+
+/* The scan shares reads with no other scan now. */
+static void
+keep_nothing(ShareScan *scan)
+{
+	memset(&scan->state, 0, sizeof(ShareState));
+	scan->last = NULL;
+}
+
+/* Look at the other scans.  The lock is held, in shared mode. */
+static void
+look_at_others(ShareScan *scan)
+{
+	Member	   *me = scan->member;
+	int64		window = scan->window / Max(share->nshared, 1);
+	Member	   *last = NULL;
+	int64		last_behind = 0;
+	Member	   *slower = NULL;
+	int64		slower_behind = 0;
+
+	if (window < MIN_SHARE_WINDOW)
+	{
+		keep_nothing(scan);
+		return;
+	}
+	scan->state.shared = false;
+	for (int i = me->next; &share->members[i] != me; i = share->members[i].next)
+	{
+		Member	   *member = &share->members[i];
+		int64		behind = scan->position - position_of(member);
+		bool		runs = is_running(member);
+		int64		reach;
+
+		if (pg_atomic_read_u32(&member->paused) != 0 || is_sibling(member, me) ||
+			!same_size(member->nblocks, me->nblocks, scan->window))
+			continue;
+		reach = member == scan->last ? MAX_BEHIND(window) : MAX_BEHIND_AGAIN(window);
+		if (member == scan->last && behind > reach && !me->parallel)
+			scan->state.scan_fell_behind = true;
+		if (behind > reach || behind < -2 * window)
+			continue;
+		scan->state.shared = true;
+		if (behind > last_behind)
+		{
+			last = member;
+			last_behind = behind;
+		}
+		if (behind > slower_behind && runs && may_wait_for(scan, member))
+		{
+			slower = member;
+			slower_behind = behind;
+		}
+	}
+
+	scan->last = last;
+	scan->state.blocks_to_keep = last_behind;
+	scan->state.wait = slower != NULL && slower_behind > MAX_APART(window) &&
+		cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
+					   pg_atomic_read_u32(&slower->pace_ns));
+}
+
+/*
+ * Look at the other scans, if reads cost, and if the lock can be had at once.
+ */
+static void
+try_to_look(ShareScan *scan)
+{
+	if (!cost_of_reads_counts(&scan->cost))
+	{
+		keep_nothing(scan);
+		return;
+	}
+	if (!LWLockConditionalAcquire(&share->lock, LW_SHARED))
+		return;
+	look_at_others(scan);
+	LWLockRelease(&share->lock);
+}
+
+/*
+ * share_step
+ *		The scan makes a step.  It asks for the block "asked" now, and next
+ *		gets the block that is "offset" blocks from its start.  Returns what it
+ *		finds out about the other scans.
+ */
+const ShareState *
+share_step(ShareScan *scan, BlockNumber asked, int64 offset)
+{
+	Member	   *me = scan->member;
+	int64		position = me->joined_position + offset - scan->first_offset;
+	uint32		pace;
+
+	scan->state.scan_fell_behind = scan->state.wait = false;
+	scan->cost.waited_since_step_ms = 0;
+	if (scan->state.shared)
+		scan->state.blocks_to_keep += position - scan->position;
+	scan->position = position;
+	pg_atomic_write_u64(&me->position, (uint64) position);
+
+	/* No other scan?  If one joins just now, the next step finds it. */
+	if (&share->members[*(volatile int *) &me->next] == me)
+	{
+		keep_nothing(scan);
+		return &scan->state;
+	}
+	pace = cost_take_pace(&scan->cost, position);
+	if (pace != 0)
+		pg_atomic_write_u32(&me->pace_ns, pace);
+	cost_probe(&scan->cost, scan->rel, asked);
+	try_to_look(scan);
+	return &scan->state;
+}
+
+/*
+ * share_wait
+ *		Wait for NAP_US, because share_step() has found that this pays, and
+ *		look again.  Can be cancelled.
+ */
+const ShareState *
+share_wait(ShareScan *scan)
+{
+	instr_time	start;
+
+	INSTR_TIME_SET_CURRENT(start);
+	compat_submit_staged();
+	pgstat_report_wait_start(wait_event);
+	pg_usleep(NAP_US);
+	pgstat_report_wait_end();
+	CHECK_FOR_INTERRUPTS();
+	cost_note_wait(&scan->cost, cost_milliseconds_since(start));
+	scan->state.wait = false;
+	try_to_look(scan);
+	return &scan->state;
+}

@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * sharing.h
+ *	  Scans of one relation that run at the same time share their reads.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_SHARING_H
+#define RINGCTL_SHARING_H
+
+#include "storage/block.h"
+#include "utils/rel.h"
+
+/* One scan's part in sharing; see sharing.c. */
+typedef struct ShareScan ShareScan;
+
+/* What a scan has found when it last looked at the other scans. */
+typedef struct ShareState
+{
+	bool		shared;			/* does another scan share reads with it? */
+	bool		wait;			/* does it pay to call share_wait()? */
+	bool		scan_fell_behind;	/* has a scan just fallen too far behind? */
+	int64		blocks_to_keep; /* blocks that must stay in the ring: those
+								 * back to the last scan that shares reads */
+} ShareState;
+
+extern void share_attach(void);
+extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
+							 bool parallel, BlockNumber block, int64 offset);
+extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,
+									int64 offset);
+extern const ShareState *share_wait(ShareScan *scan);
+extern void share_pause(ShareScan *scan, bool paused);
+extern void share_leave(ShareScan *scan);
+
+#endif							/* RINGCTL_SHARING_H */

@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * sharing_cost.c
+ *	  What reads cost a scan, and whether waiting for another one pays.
+ *
+ * Sharing saves reads, so it pays only if reads cost something.  Each scan
+ * measures this for itself:
+ *
+ * A. Now and then the scan reads one block that its stream is about to read,
+ *	  and measures the time.  If the operating system has the block in its
+ *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
+ *	  last eight measured reads took READ_COSTS_US or more, reads cost.  (Fewer
+ *	  slow reads may be due to waits for a processor.)
+ * B. A scan's pace is the time that it takes for a block, less its waits for
+ *	  other scans.
+ * C. Let the scan in front be r times as fast as the last scan.  If the scan
+ *	  in front waits, it takes r times as long.  If it does not wait, both
+ *	  scans read all blocks themselves.  Let the scan in front spend the part s
+ *	  of its time waiting for reads.  Then the reads of the last scan slow the
+ *	  scan in front down by s/r at most.  So waiting pays as long as
+ *
+ *			r - 1 <= s / r		or		r (r - 1) <= s
+ *
+ *	  which allows r = 1.618 if the scan in front does nothing but wait for
+ *	  reads (s = 1), and r = 1 if it never waits for them (s = 0).  For s we
+ *	  take the part of the time that its process had no processor.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include "compat.h"
+#include "port/pg_bitutils.h"
+#include "sharing/sharing_cost.h"
+#include "storage/smgr.h"
+
+/* A read that takes this time or more comes from storage, not from a cache. */
+#define READ_COSTS_US	30
+
+/* Reads cost if this number of the last eight measured reads took so long. */
+#define COSTLY_READS	5
+
+/* Steps between two measured reads: for the first PROBES_AT_FIRST; later. */
+#define STEPS_PER_PROBE_AT_FIRST	1
+#define STEPS_PER_PROBE	32
+#define PROBES_AT_FIRST	8
+
+/* Blocks over which a scan takes its pace. */
+#define BLOCKS_PER_PACE	256
+
+/*
+ * A wait ends when the slower scan has advanced by this number of blocks,
+ * which is two steps, or earlier.  If a wait takes no longer than
+ * LONG_WAIT_MS, it says nothing about the slower scan: the scan's process may
+ * just have had no processor.
+ */
+#define BLOCKS_PER_WAIT	32
+#define LONG_WAIT_MS	10
+
+/*
+ * cost_milliseconds_since
+ *		The time since then, in ms.
+ */
+double
+cost_milliseconds_since(instr_time then)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, then);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
+/* The time that this process has had a processor. */
+static double
+cpu_milliseconds(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage) != 0)
+		return 0;
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000.0 +
+		(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000.0;
+}
+
+/* The time that the scan has run, without its pauses and its waits. */
+static double
+own_milliseconds(const ScanCost *cost)
+{
+	return cost_milliseconds_since(cost->began) - cost->waited_ms;
+}
+
+/*
+ * cost_begin
+ *		Begin to measure a scan, which is at this position.  *cost must be
+ *		zeroed.
+ */
+void
+cost_begin(ScanCost *cost, int64 position)
+{
+	cost->pace_position = position;
+	cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
+	cost->cpu_ms_at_start = cpu_milliseconds();
+	INSTR_TIME_SET_CURRENT(cost->began);
+}
+
+/*
+ * cost_probe
+ *		If it is time for a measured read, read this block, which the stream is
+ *		about to read, and see how long that takes.
+ *
+ * The read does not go through shared buffers.  So it is not counted, and it
+ * does no harm if the page changes meanwhile.
+ */
+void
+cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
+{
+	static PGIOAlignedBlock page;
+	instr_time	start;
+	instr_time	end;
+
+	if (--cost->steps_to_probe > 0)
+		return;
+	cost->nprobes++;
+	cost->steps_to_probe = cost->nprobes < PROBES_AT_FIRST ?
+		STEPS_PER_PROBE_AT_FIRST : STEPS_PER_PROBE;
+
+	compat_submit_staged();
+	INSTR_TIME_SET_CURRENT(start);
+	smgrread(RelationGetSmgr(rel), MAIN_FORKNUM, block, page.data);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	cost->costly = (uint8) (cost->costly << 1) |
+		(INSTR_TIME_GET_MICROSEC(end) >= READ_COSTS_US ? 1 : 0);
+}
+
+/*
+ * cost_of_reads_counts
+ *		Do reads cost so much that saving them may pay?
+ */
+bool
+cost_of_reads_counts(const ScanCost *cost)
+{
+	return pg_number_of_ones[cost->costly] >= COSTLY_READS;
+}
+
+/*
+ * cost_take_pace
+ *		The scan is at this position now.  Returns its pace, in ns for a block,
+ *		since its pace was last taken; or 0 if that was less than
+ *		BLOCKS_PER_PACE blocks ago.
+ */
+uint32
+cost_take_pace(ScanCost *cost, int64 position)
+{
+	int64		blocks = position - cost->pace_position;
+	double		now_ms;
+	double		pace;
+
+	if (blocks < BLOCKS_PER_PACE)
+		return 0;
+	now_ms = own_milliseconds(cost);
+	pace = (now_ms - cost->pace_taken_ms) * 1e6 / blocks;
+	cost->pace_position = position;
+	cost->pace_taken_ms = now_ms;
+	cost->pace_while_waiting = 0;
+	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
+}
+
+/* The part of its time that this process had no processor. */
+static double
+part_without_cpu(const ScanCost *cost)
+{
+	double		ran = own_milliseconds(cost);
+	double		cpu = cpu_milliseconds() - cost->cpu_ms_at_start;
+
+	return ran <= 0 ? 0 : Max(0, 1 - cpu / ran);
+}
+
+/*
+ * cost_wait_pays
+ *		Does it pay for a scan with my_pace to wait for one with its_pace?  See
+ *		C above.
+ */
+bool
+cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)
+{
+	double		r;
+
+	if (my_pace == 0 || its_pace == 0)
+		return false;
+	r = (double) Max(its_pace, cost->pace_while_waiting) / my_pace;
+	return r * (r - 1) <= part_without_cpu(cost);
+}
+
+/*
+ * cost_note_wait
+ *		The scan has waited for a slower scan for this time, in ms.
+ *
+ * Scans take their pace only every BLOCKS_PER_PACE blocks.  If the slower scan
+ * has become even slower since then, or stands still, a long wait shows that.
+ */
+void
+cost_note_wait(ScanCost *cost, double waited_ms)
+{
+	cost->waited_ms += waited_ms;
+	cost->waited_since_step_ms += waited_ms;
+	if (cost->waited_since_step_ms > LONG_WAIT_MS)
+		cost->pace_while_waiting = (uint32) Min(cost->waited_since_step_ms * 1e6 / BLOCKS_PER_WAIT,
+												PG_UINT32_MAX);
+}
+
+/*
+ * cost_pause
+ *		The scan stops for an unknown time, or goes on.  The pause is not
+ *		counted as the scan's time.
+ */
+void
+cost_pause(ScanCost *cost, bool paused)
+{
+	if (paused)
+		INSTR_TIME_SET_CURRENT(cost->paused);
+	else if (!INSTR_TIME_IS_ZERO(cost->paused))
+	{
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_ACCUM_DIFF(cost->began, now, cost->paused);
+		INSTR_TIME_SET_ZERO(cost->paused);
+	}
+}

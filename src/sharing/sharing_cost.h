@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * sharing_cost.h
+ *	  What reads cost a scan, and whether waiting for another one pays.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_SHARING_COST_H
+#define RINGCTL_SHARING_COST_H
+
+#include "portability/instr_time.h"
+#include "storage/block.h"
+#include "utils/rel.h"
+
+/* What a scan has measured; times in ms. */
+typedef struct ScanCost
+{
+	uint8		costly;			/* a bit for each of the last eight measured
+								 * reads: was it slow? */
+	int			nprobes;		/* measured reads so far */
+	int			steps_to_probe; /* steps until the next measured read */
+	instr_time	began;			/* when the scan began, plus its pauses */
+	instr_time	paused;			/* when its present pause began; or zero */
+	double		cpu_ms_at_start;	/* CPU time of the process when the scan
+									 * began */
+	double		waited_ms;		/* time of its waits for other scans */
+	double		waited_since_step_ms;	/* part of it since its last step */
+	uint32		pace_while_waiting; /* pace of the slower scan in a long wait,
+									 * in ns for a block; reset to 0 when this
+									 * scan takes its own pace again */
+	int64		pace_position;	/* position where its pace was last taken */
+	double		pace_taken_ms;	/* when that was, in the scan's own time */
+} ScanCost;
+
+extern void cost_begin(ScanCost *cost, int64 position);
+extern void cost_probe(ScanCost *cost, Relation rel, BlockNumber block);
+extern bool cost_of_reads_counts(const ScanCost *cost);
+extern uint32 cost_take_pace(ScanCost *cost, int64 position);
+extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
+extern void cost_note_wait(ScanCost *cost, double waited_ms);
+extern void cost_pause(ScanCost *cost, bool paused);
+extern double cost_milliseconds_since(instr_time then);
+
+#endif							/* RINGCTL_SHARING_COST_H */

@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * area.c
+ *	  The memory that all processes with the library share.
+ *
+ *	    named DSM segment          DSA area
+ *	    +---------------+        +-----------------------------------------+
+ *	    | area    ------+------->| stats      stats.c: and a dshash        |
+ *	    | parts[] ------+------->| live       live_rings.c: places         |
+ *	    | off_count     |        | escapes    escape_log.c: the log        |
+ *	    +---------------+        | facts      scan_facts.c: lists       |
+ *	                             | share      sharing.c: members           |
+ *	                             | progress   progress.c: places           |
+ *	                             +-----------------------------------------+
+ *
+ * The segment comes from the DSM registry, so that the server need not be
+ * restarted.  Its name contains the version of the layout, so that an old and
+ * a new library in one cluster never use the same segment.  Each part is made
+ * by the first process that needs it.
+ *
+ * A user's query never fails because shared memory can't be had.  What may
+ * fail for that reason while a query runs is called through shared_try().  At
+ * the first failure, shared_try() warns, and from then on the session does
+ * without shared memory.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "shmem/area.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* To be changed whenever anything in shared memory changes. */
+#ifndef RINGCTL_LAYOUT
+#define RINGCTL_LAYOUT	"9"
+#endif
+#define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
+#define TRANCHE_NAME	"pg_ringctl"
+
+typedef struct Shared
+{
+	int			tranche;		/* set once, when the segment is created */
+	LWLock		lock;			/* protects area and parts */
+	dsa_handle	area;			/* made by the first process */
+	dsa_pointer parts[NUM_SHARED_PARTS];	/* each made by the first process
+											 * that needs it */
+
+	/* Read for every block, so it is not on the cache line of the lock. */
+	char		pad[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint32 off_count; /* times that "enabled" was switched off */
+} Shared;
+
+static Shared *shared = NULL;
+static dsa_area *area = NULL;
+
+/* Did shared_try() fail once? */
+static bool unavailable = false;
+
+static void
+init_segment(COMPAT_DSM_INIT_PARAMS)
+{
+	Shared	   *state = segment;
+
+	memset(state, 0, sizeof(Shared));
+	state->tranche = compat_new_tranche(TRANCHE_NAME);
+	LWLockInitialize(&state->lock, state->tranche);
+	state->area = DSA_HANDLE_INVALID;
+	for (int i = 0; i < NUM_SHARED_PARTS; i++)
+		state->parts[i] = InvalidDsaPointer;
+	pg_atomic_init_u32(&state->off_count, 0);
+}
+
+/*
+ * shared_attach
+ *		Attach this process to the shared memory; raises an error if that can't
+ *		be done.
+ */
+void
+shared_attach(void)
+{
+	MemoryContext oldcontext;
+	Shared	   *state;
+	bool		found;
+
+	if (shared != NULL)
+		return;
+
+	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(Shared),
+									 init_segment, &found);
+	compat_name_tranche(state->tranche, TRANCHE_NAME);
+
+	LWLockAcquire(&state->lock, LW_EXCLUSIVE);
+	if (state->area == DSA_HANDLE_INVALID)
+	{
+		ResourceOwner owner = CurrentResourceOwner;
+
+		/*
+		 * If this fails, the transaction may go on: then its resource owner
+		 * must not hold anything of the area.
+		 */
+		CurrentResourceOwner = NULL;
+		area = dsa_create(state->tranche);
+		CurrentResourceOwner = owner;
+		dsa_set_size_limit(area, (size_t) param_max_shared_memory * 1024);
+		dsa_pin(area);
+		state->area = dsa_get_handle(area);
+	}
+	else
+		area = dsa_attach(state->area);
+	dsa_pin_mapping(area);
+	LWLockRelease(&state->lock);
+
+	shared = state;
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* The area that all parts are in, and the tranche of their locks. */
+dsa_area *
+shared_area(void)
+{
+	return area;
+}
+
+int
+shared_tranche(void)
+{
+	return shared->tranche;
+}
+
+/*
+ * shared_part
+ *		Returns a part of the shared memory.  If the part does not exist yet,
+ *		allocates "size" zeroed bytes and calls init().  Raises an error if
+ *		that can't be done.
+ */
+void *
+shared_part(SharedPart which, Size size, SharedInit init)
+{
+	dsa_pointer part;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	part = shared->parts[which];
+	if (part == InvalidDsaPointer)
+	{
+		part = dsa_allocate_extended(area, size, DSA_ALLOC_ZERO | DSA_ALLOC_HUGE);
+		init(dsa_get_address(area, part));
+		shared->parts[which] = part;
+	}
+	LWLockRelease(&shared->lock);
+	return dsa_get_address(area, part);
+}
+
+/*
+ * shared_find_part
+ *		Returns a part of the shared memory, or NULL if it does not exist yet.
+ */
+void *
+shared_find_part(SharedPart which)
+{
+	dsa_pointer part;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	part = shared->parts[which];
+	LWLockRelease(&shared->lock);
+	return DsaPointerIsValid(part) ? dsa_get_address(area, part) : NULL;
+}
+
+/* Is this an error that the user or the administrator has asked for? */
+static bool
+is_wanted(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
+		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN ||
+		error->sqlerrcode == ERRCODE_CRASH_SHUTDOWN;
+}
+
+/*
+ * shared_try
+ *		Call a function that needs shared memory.  If it raises an error, warn,
+ *		and never call such a function again in this session.  Returns whether
+ *		it was called and has succeeded.
+ *
+ * When the function fails, it may leave LWLocks held and CurrentResourceOwner
+ * changed, but nothing else.  All LWLocks are released then, so none may have
+ * been held before.  The executor holds none when it asks a node for a row,
+ * and a read stream holds none when it asks for a block.  But the caller of
+ * the executor may hold one: an index locks a page while it calls a support
+ * function, which may run a query.  In this case the function is not called,
+ * so the scans of that query are not counted.
+ *
+ * This is also called while a transaction is aborted.  Interrupts are held off
+ * then, and must still be held off after an error.
+ */
+bool
+shared_try(void (*function) (void *arg), void *arg)
+{
+	MemoryContext oldcontext = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
+	uint32		holdoffs = InterruptHoldoffCount;
+	uint32		cancel_holdoffs = QueryCancelHoldoffCount;
+
+	if (unavailable || (IsTransactionState() && InterruptHoldoffCount > 0))
+		return false;
+
+	PG_TRY();
+	{
+		function(arg);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		/* dsa.c changes this while it makes or attaches a segment */
+		CurrentResourceOwner = oldowner;
+		MemoryContextSwitchTo(oldcontext);
+		error = CopyErrorData();
+		if (is_wanted(error))
+			PG_RE_THROW();
+
+		FlushErrorState();
+		LWLockReleaseAll();
+		InterruptHoldoffCount = holdoffs;
+		QueryCancelHoldoffCount = cancel_holdoffs;
+		unavailable = true;
+		compat_submit_staged(); /* telling the client may block */
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
+				 errdetail_internal("%s", error->message)));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return !unavailable;
+}
+
+/*
+ * shared_off_count
+ *		The shared count of how often "enabled" was switched off; NULL in a
+ *		process that has not attached to shared memory.
+ */
+pg_atomic_uint32 *
+shared_off_count(void)
+{
+	return shared ? &shared->off_count : NULL;
+}

@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * area.h
+ *	  The memory that all processes with the library share.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_AREA_H
+#define RINGCTL_AREA_H
+
+#include "port/atomics.h"
+#include "utils/dsa.h"
+
+/* The parts of the shared memory.  Each belongs to one file. */
+typedef enum SharedPart
+{
+	PART_STATS,					/* stats.c */
+	PART_LIVE,					/* live_rings.c */
+	PART_ESCAPES,				/* escape_log.c */
+	PART_FACTS,					/* scan_facts.c */
+	PART_SHARE,					/* sharing.c */
+	PART_PROGRESS,				/* progress.c */
+} SharedPart;
+
+#define NUM_SHARED_PARTS	(PART_PROGRESS + 1)
+
+/* Initializes a new part, which no other process can see yet. */
+typedef void (*SharedInit) (void *part);
+
+extern void shared_attach(void);
+extern dsa_area *shared_area(void);
+extern int	shared_tranche(void);
+extern void *shared_part(SharedPart which, Size size, SharedInit init);
+extern void *shared_find_part(SharedPart which);
+extern bool shared_try(void (*function) (void *arg), void *arg);
+extern pg_atomic_uint32 *shared_off_count(void);
+
+#endif							/* RINGCTL_AREA_H */

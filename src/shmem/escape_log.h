@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * escape_log.h
+ *	  The log of buffers that escaped from a ring.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_ESCAPE_LOG_H
+#define RINGCTL_ESCAPE_LOG_H
+
+#include "datatype/timestamp.h"
+#include "ring_types.h"
+
+typedef struct Escape
+{
+	Buffer		buffer;
+	BufferTag	tag;			/* page in the buffer when it escaped */
+	Oid			datid;
+	Oid			relid;
+	RingSlotState reason;		/* SLOT_PINNED, SLOT_DIRTY or SLOT_ADOPTED */
+	int			pid;			/* process that had the ring */
+	TimestampTz escaped_at;
+} Escape;
+
+extern void escapes_log(const Escape *escape);
+extern int	escapes_read(Escape **escapes);
+extern int64 escapes_dropped(void);
+extern void escapes_reset_dropped(void);
+
+#endif							/* RINGCTL_ESCAPE_LOG_H */

@@ -1,0 +1,448 @@
+/*-------------------------------------------------------------------------
+ *
+ * live_rings.c
+ *	  The rings that are in use now, for every session to see.
+ *
+ * While a ring runs, its public part and its slots are in shared memory, and
+ * the ring works on them there.  So nothing has to be reported while a scan
+ * runs, and other sessions see the ring exactly as it is.
+ *
+ *	  places, by ProcNumber       the segment of a process
+ *	  +-----+-----+-----+       +--------------------------------------------+
+ *	  | pid |  0  | pid |       | LiveRing[MAX_SHOWN]   RingSlot[MAX_SLOTS]   |
+ *	  | seg |     | seg-+------>|  0: shown, slots ---------->|<---->|       |
+ *	  +-----+-----+-----+       |  1: not in use                             |
+ *	                            +--------------------------------------------+
+ *
+ * A process makes its segment when its first ring begins, and the segment
+ * vanishes when the process exits.  The segment's size is a constant, so no
+ * user can make a session use more.  If there is no room for a ring, the ring
+ * is in private memory: it works, but is not shown, and is counted as such.
+ * If there is room for the ring but not for its slots, only the slots are in
+ * private memory.
+ *
+ * There is no lock.  Only the process itself writes to its segment.  When a
+ * ring takes the place of another one, the process sets "shown" to 0, writes
+ * everything else, and then sets "shown" to the number of the new ring.  A
+ * reader copies a ring, and then checks that "shown" has not changed; if it
+ * has, the copy is void.  (A ring that starts another pass keeps its number.
+ * A copy made at that moment may have parts of both passes.)
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "shmem/live_rings.h"
+#include "shmem/area.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* Most rings of one process that are shown. */
+#define MAX_SHOWN		16
+
+/*
+ * Most slots that these rings have together: 128 kB.  With default settings, a
+ * ring that sizes itself may grow to some 2,900 buffers.
+ */
+#ifndef MAX_SLOTS
+#define MAX_SLOTS		4096
+#endif
+
+struct LiveRing
+{
+	pg_atomic_uint64 shown;		/* ringid while the ring is shown; else 0 */
+	LiveInfo	info;
+	RingPublic	public;
+	int			first_slot;		/* index of its first slot in the segment */
+	int			nslots;			/* 0: it has none there */
+	/* the following is used by the owner only */
+	bool		in_use;
+	bool		private;		/* the ring is in private memory */
+	RingSlot   *private_slots;	/* its slots in private memory; or NULL */
+};
+
+/* What is in a process's segment. */
+typedef struct LiveSegment
+{
+	LiveRing	rings[MAX_SHOWN];
+	RingSlot	slots[MAX_SLOTS];
+} LiveSegment;
+
+typedef struct LivePlace
+{
+	pg_atomic_uint32 pid;		/* 0: no process is attached */
+	pg_atomic_uint32 segment;	/* a dsm_handle */
+	uint64		nrings;			/* rings that got a number so far; used by the
+								 * owner only */
+	char		pad[PG_CACHE_LINE_SIZE - 2 * sizeof(uint64)];
+} LivePlace;
+
+typedef struct LivePart
+{
+	pg_atomic_uint64 not_shown; /* rings that there was no room for */
+	int			nplaces;
+	LivePlace	places[FLEXIBLE_ARRAY_MEMBER];
+} LivePart;
+
+static LivePart *live = NULL;
+static LivePlace *my_place = NULL;
+static LiveSegment *my_segment = NULL;
+
+static int
+places_wanted(void)
+{
+	return MaxBackends + NUM_AUXILIARY_PROCS;
+}
+
+static void
+init_live(void *part)
+{
+	LivePart   *new = part;
+
+	pg_atomic_init_u64(&new->not_shown, 0);
+	new->nplaces = places_wanted();
+	for (int i = 0; i < new->nplaces; i++)
+	{
+		pg_atomic_init_u32(&new->places[i].pid, 0);
+		pg_atomic_init_u32(&new->places[i].segment, DSM_HANDLE_INVALID);
+	}
+}
+
+/* The process exits: other sessions must not look at its rings any more. */
+static void
+forget_place(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	pg_atomic_write_u32(&my_place->pid, 0);
+	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
+}
+
+/*
+ * live_attach
+ *		Attach this process to the live rings.  Raises an error if that can't
+ *		be done.
+ */
+void
+live_attach(void)
+{
+	if (live == NULL)
+		live = shared_part(PART_LIVE,
+						   offsetof(LivePart, places) +
+						   places_wanted() * sizeof(LivePlace),
+						   init_live);
+	if (my_place != NULL || MyProcNumber < 0 || MyProcNumber >= live->nplaces)
+		return;
+
+	before_shmem_exit(forget_place, (Datum) 0);
+	my_place = &live->places[MyProcNumber];
+	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
+	pg_atomic_write_u32(&my_place->pid, MyProcPid);
+}
+
+/* Make the segment of this process, which lives as long as the process. */
+static void
+make_segment(void *arg pg_attribute_unused())
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	dsm_segment *segment;
+	LiveSegment *new;
+
+	/*
+	 * If this fails, the transaction may go on: then its resource owner must
+	 * not hold anything of the segment.
+	 */
+	CurrentResourceOwner = NULL;
+	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	CurrentResourceOwner = owner;
+	if (segment == NULL)
+		return;
+	new = dsm_segment_address(segment);
+	memset(new, 0, sizeof(LiveSegment));
+	for (int i = 0; i < MAX_SHOWN; i++)
+		pg_atomic_init_u64(&new->rings[i].shown, 0);
+	my_segment = new;
+	pg_write_barrier();
+	pg_atomic_write_u32(&my_place->segment, dsm_segment_handle(segment));
+}
+
+/* A ring in the segment that is not in use; NULL if there is none. */
+static LiveRing *
+unused_ring(void)
+{
+	if (my_place == NULL)
+		return NULL;
+	if (my_segment == NULL && (!shared_try(make_segment, NULL) || my_segment == NULL))
+		return NULL;
+	for (int i = 0; i < MAX_SHOWN; i++)
+		if (!my_segment->rings[i].in_use)
+			return &my_segment->rings[i];
+	return NULL;
+}
+
+/* Index of the first of nslots free slots in the segment; -1 if not found. */
+static int
+free_slots(int nslots)
+{
+	int			first = 0;
+
+	for (int i = 0; i < MAX_SHOWN; i++)
+	{
+		const LiveRing *ring = &my_segment->rings[i];
+
+		if (ring->in_use && ring->nslots > 0 &&
+			first < ring->first_slot + ring->nslots &&
+			ring->first_slot < first + nslots)
+		{
+			first = ring->first_slot + ring->nslots;
+			i = -1;				/* rings before this one may overlap now */
+		}
+	}
+	return first + nslots <= MAX_SLOTS ? first : -1;
+}
+
+static void
+count_not_shown(void)
+{
+	if (live != NULL)
+		pg_atomic_fetch_add_u64(&live->not_shown, 1);
+}
+
+/*
+ * live_enter
+ *		Returns a ring with nslots zeroed slots, which other sessions do not
+ *		see yet.  Raises an error only if private memory can't be allocated.
+ */
+LiveRing *
+live_enter(int nslots)
+{
+	LiveRing   *ring = unused_ring();
+	RingSlot   *private_slots = NULL;
+	int			first_slot = -1;
+
+	if (ring != NULL && nslots > 0)
+		first_slot = free_slots(nslots);
+	if (ring == NULL || (nslots > 0 && first_slot < 0))
+		count_not_shown();
+
+	if (nslots > 0 && first_slot < 0)
+		private_slots = MemoryContextAllocExtended(TopMemoryContext,
+												   nslots * sizeof(RingSlot),
+												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	if (ring == NULL)
+	{
+		ring = MemoryContextAllocExtended(TopMemoryContext, sizeof(LiveRing),
+										  MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
+		if (ring == NULL)
+		{
+			if (private_slots != NULL)
+				pfree(private_slots);
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+		}
+		pg_atomic_init_u64(&ring->shown, 0);
+		ring->private = true;
+	}
+	memset(&ring->public, 0, sizeof(RingPublic));
+	ring->in_use = true;
+	ring->private_slots = private_slots;
+	ring->first_slot = Max(0, first_slot);
+	ring->nslots = first_slot < 0 ? 0 : nslots;
+	if (ring->nslots > 0)
+		memset(live_slots(ring), 0, nslots * sizeof(RingSlot));
+	return ring;
+}
+
+/*
+ * live_leave
+ *		The ring is not in use any more.  Does not throw.
+ */
+void
+live_leave(LiveRing *ring)
+{
+	live_hide(ring);
+	if (ring->private_slots != NULL)
+		pfree(ring->private_slots);
+	ring->private_slots = NULL;
+	ring->in_use = false;
+	if (ring->private)
+		pfree(ring);
+}
+
+/*
+ * live_new_ringid
+ *		Returns a number for a ring.  No other ring gets the same number while
+ *		the server runs.  Returns 0 if this process can't show rings.
+ *
+ * Each place counts for itself, so that sessions do not contend for a counter.
+ */
+uint64
+live_new_ringid(void)
+{
+	if (my_place == NULL)
+		return 0;
+	return my_place->nrings++ * live->nplaces + (my_place - live->places) + 1;
+}
+
+/*
+ * live_show
+ *		From now on other sessions see the ring, under this number.  Does
+ *		nothing if they see it already.
+ */
+void
+live_show(LiveRing *ring, uint64 ringid, const LiveInfo *info)
+{
+	if (ring->private || pg_atomic_read_u64(&ring->shown) != 0)
+		return;
+	ring->info = *info;
+	pg_write_barrier();
+	pg_atomic_write_u64(&ring->shown, ringid);
+}
+
+/*
+ * live_hide
+ *		From now on other sessions do not see the ring.
+ */
+void
+live_hide(LiveRing *ring)
+{
+	pg_atomic_write_u64(&ring->shown, 0);
+	pg_write_barrier();
+}
+
+/* The ring's public part, and its slots. */
+RingPublic *
+live_public(LiveRing *ring)
+{
+	return &ring->public;
+}
+
+RingSlot *
+live_slots(LiveRing *ring)
+{
+	if (ring->private_slots != NULL)
+		return ring->private_slots;
+	return ring->nslots > 0 ? &my_segment->slots[ring->first_slot] : NULL;
+}
+
+/*
+ * Number of rings since the server started that were not shown, or whose slots
+ * were not shown.
+ */
+int64
+live_not_shown(void)
+{
+	return pg_atomic_read_u64(&live->not_shown);
+}
+
+/*
+ * Copy a ring's slots; NULL if none are shown.  The ring may be changing while
+ * we read it, so check that we do not read beyond the segment.
+ */
+static RingSlot *
+copy_slots(const LiveSegment *segment, const LiveRing *ring, int nslots)
+{
+	int			first = ring->first_slot;
+	RingSlot   *slots;
+
+	if (nslots <= 0 || nslots > ring->nslots || first < 0 || first + nslots > MAX_SLOTS)
+		return NULL;
+	slots = palloc(nslots * sizeof(RingSlot));
+	memcpy(slots, &segment->slots[first], nslots * sizeof(RingSlot));
+	return slots;
+}
+
+/*
+ * Copy one ring.  Returns false if it is not shown, or if another ring has
+ * taken its place meanwhile.
+ */
+static bool
+view_ring(LiveSegment *segment, int i, bool slots, LiveView *view)
+{
+	LiveRing   *ring = &segment->rings[i];
+
+	view->ringid = pg_atomic_read_u64(&ring->shown);
+	if (view->ringid == 0)
+		return false;
+	pg_read_barrier();
+	view->info = ring->info;
+	view->public = ring->public;
+	view->slots = slots ? copy_slots(segment, ring, view->public.nbuffers) : NULL;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&ring->shown) == view->ringid;
+}
+
+typedef struct Views
+{
+	LiveView   *views;
+	int			nviews;
+	int			size;
+} Views;
+
+/* Add the rings of the process that has this place. */
+static void
+view_place(LivePlace *place, bool slots, Views *all)
+{
+	uint32		pid = pg_atomic_read_u32(&place->pid);
+	dsm_handle	handle = pg_atomic_read_u32(&place->segment);
+	dsm_segment *attached = NULL;
+	LiveSegment *segment = my_segment;
+
+	if (handle == DSM_HANDLE_INVALID)
+		return;
+	if (place != my_place)
+	{
+		attached = dsm_attach(handle);
+		if (attached == NULL)
+			return;				/* the process has just exited */
+		if (dsm_segment_map_length(attached) < sizeof(LiveSegment))
+		{
+			dsm_detach(attached);
+			return;				/* another segment got the same handle */
+		}
+		segment = dsm_segment_address(attached);
+	}
+	for (int i = 0; i < MAX_SHOWN; i++)
+	{
+		if (all->nviews == all->size)
+		{
+			all->size *= 2;
+			all->views = repalloc_huge(all->views, all->size * sizeof(LiveView));
+		}
+		if (view_ring(segment, i, slots, &all->views[all->nviews]))
+			all->views[all->nviews++].pid = pid;
+	}
+	if (attached != NULL)
+		dsm_detach(attached);
+}
+
+/*
+ * live_read
+ *		Copy the rings that are shown to palloc'd *views, and return their
+ *		number.
+ *
+ * If only_pid is not 0, copy only the rings of that process.  slots: copy
+ * their slots, too?  No session waits for this.
+ */
+int
+live_read(int only_pid, bool slots, LiveView **views)
+{
+	Views		all = {.size = 64};
+
+	all.views = palloc(all.size * sizeof(LiveView));
+	for (int i = 0; i < live->nplaces; i++)
+	{
+		uint32		pid = pg_atomic_read_u32(&live->places[i].pid);
+
+		if (pid == 0 || (only_pid != 0 && pid != (uint32) only_pid))
+			continue;
+		view_place(&live->places[i], slots, &all);
+		CHECK_FOR_INTERRUPTS();
+	}
+	*views = all.views;
+	return all.nviews;
+}

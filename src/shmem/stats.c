@@ -1,0 +1,529 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  The cumulative statistics: what rings did, for each relation.
+ *
+ * A reader that ends adds its counts to what is pending in its own backend,
+ * which takes no lock.  At the end of a transaction, what is pending is added
+ * to the rows in shared memory:
+ *
+ *	  backend                                 dshash in shared memory
+ *	  (relid, kind) -> counts   --flush-->    (datid, relid, kind) -> counters
+ *
+ * pgstat does the same with the statistics of tables.  A transaction that has
+ * read many blocks through rings flushes at once.  The counts of small scans
+ * wait until FLUSH_INTERVAL_MS have passed since the last flush, or until the
+ * backend exits or reads the statistics itself.
+ *
+ * If a query fails, its readers end while the transaction is aborted.  They
+ * flush, too, by the same rules, but no memory may be allocated then.  So the
+ * pending entry and the row are made when the backend begins to read a
+ * relation for the first time.  If the row was removed since, the counts stay
+ * pending.
+ *
+ * The number of rows is limited.  If there is no room for a row, the 5 % of
+ * the rows that were used least recently are removed, as in
+ * pg_stat_statements.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "common/relations.h"
+#include "compat.h"
+#include "lib/dshash.h"
+#include "miscadmin.h"
+#include "params.h"
+#include "shmem/area.h"
+#include "shmem/stats.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* Flush at the end of a transaction that has read this number of blocks, */
+#define FLUSH_BLOCKS		1000
+
+/* or if at least this time has passed since the last flush. */
+#define FLUSH_INTERVAL_MS	1000
+
+/* When there is no room for a row, this part of the rows is removed. */
+#define DEALLOC_PERCENT		5
+
+/* Counts of this backend that are not yet in shared memory. */
+typedef struct PendingKey
+{
+	Oid			relid;
+	int32		kind;			/* a ReaderKind */
+} PendingKey;
+
+typedef struct Pending
+{
+	PendingKey	key;
+	StatsCounters counters;
+	char		status;			/* hash status */
+} Pending;
+
+#define SH_PREFIX		pending
+#define SH_ELEMENT_TYPE	Pending
+#define SH_KEY_TYPE		PendingKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_combine(murmurhash32((k).relid), (uint32) (k).kind)
+#define SH_EQUAL(tb, a, b)	((a).relid == (b).relid && (a).kind == (b).kind)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* At the end of a transaction no more pending entries than this are kept. */
+#define MAX_PENDING		1000
+
+/* A row as it is in the hash table; the key comes first. */
+typedef struct SharedRow
+{
+	StatsRow	row;
+	TimestampTz used;			/* when it was made, or last added to */
+} SharedRow;
+
+typedef struct StatsPart
+{
+	LWLock		lock;			/* protects what follows; held exclusively to
+								 * add or remove rows */
+	dshash_table_handle rows;	/* made by the first process */
+	int64		relations;		/* number of rows */
+	int64		dealloc;		/* rows removed because there was no room */
+	TimestampTz stats_reset;
+} StatsPart;
+
+static StatsPart *part = NULL;
+static dshash_table *rows = NULL;
+
+static pending_hash *pending = NULL;
+static int64 pending_blocks = 0;	/* read since the last flush */
+static bool is_pending = false;
+static TimestampTz last_flush = 0;
+
+static const dshash_parameters rows_params = {
+	.key_size = sizeof(StatsKey),
+	.entry_size = sizeof(SharedRow),
+	.compare_function = dshash_memcmp,
+	.hash_function = dshash_memhash,
+	.copy_function = dshash_memcpy,
+};
+
+static void
+init_stats(void *memory)
+{
+	StatsPart  *new = memory;
+
+	LWLockInitialize(&new->lock, shared_tranche());
+	new->rows = DSHASH_HANDLE_INVALID;
+	new->stats_reset = GetCurrentTimestamp();
+}
+
+/*
+ * stats_attach
+ *		Attach this process to the statistics; raises an error if that can't be
+ *		done.
+ */
+void
+stats_attach(void)
+{
+	dshash_parameters params = rows_params;
+
+	if (rows != NULL)
+		return;
+	part = shared_part(PART_STATS, sizeof(StatsPart), init_stats);
+	params.tranche_id = shared_tranche();
+
+	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
+	if (part->rows == DSHASH_HANDLE_INVALID)
+	{
+		rows = dshash_create(shared_area(), &params, NULL);
+		part->rows = dshash_get_hash_table_handle(rows);
+	}
+	else
+		rows = dshash_attach(shared_area(), &params, part->rows, NULL);
+	LWLockRelease(&part->lock);
+}
+
+static int
+compare_times(const void *a, const void *b)
+{
+	TimestampTz time_a = *(const TimestampTz *) a;
+	TimestampTz time_b = *(const TimestampTz *) b;
+
+	return (time_a > time_b) - (time_a < time_b);
+}
+
+/*
+ * Of the rows that were used least recently, how_many are to be removed: when
+ * was the last of these used?  The lock is held.
+ */
+static TimestampTz
+dealloc_horizon(int64 how_many)
+{
+	TimestampTz *times = palloc_extended(part->relations * sizeof(TimestampTz),
+										 MCXT_ALLOC_HUGE);
+	dshash_seq_status seq;
+	SharedRow  *row;
+	int64		n = 0;
+	TimestampTz horizon;
+
+	dshash_seq_init(&seq, rows, false);
+	while ((row = dshash_seq_next(&seq)) != NULL && n < part->relations)
+		times[n++] = row->used;
+	dshash_seq_term(&seq);
+
+	qsort(times, n, sizeof(TimestampTz), compare_times);
+	horizon = n > 0 ? times[Min(how_many, n) - 1] : 0;
+	pfree(times);
+	return horizon;
+}
+
+/* Remove the rows that were used least recently.  The lock is held. */
+static void
+dealloc_rows(void)
+{
+	int64		excess = part->relations - param_max_entries;
+	int64		left = Max(Max(1, excess + 1),
+						   (int64) param_max_entries * DEALLOC_PERCENT / 100);
+	TimestampTz horizon = dealloc_horizon(left);
+	dshash_seq_status seq;
+	SharedRow  *row;
+
+	dshash_seq_init(&seq, rows, true);
+	while (left > 0 && (row = dshash_seq_next(&seq)) != NULL)
+	{
+		if (row->used > horizon)
+			continue;
+		dshash_delete_current(&seq);
+		part->relations--;
+		part->dealloc++;
+		left--;
+	}
+	dshash_seq_term(&seq);
+}
+
+/* Add a row, make room for it if need be, and return it locked. */
+static SharedRow *
+add_row(const StatsKey *key)
+{
+	SharedRow  *row;
+	bool		found;
+
+	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
+	if (part->relations >= param_max_entries)
+		dealloc_rows();
+
+	row = dshash_find_or_insert(rows, key, &found);
+	if (!found)
+	{
+		StatsCounters *counters = &row->row.counters;
+
+		memset(counters, 0, sizeof(StatsCounters));
+		row->used = GetCurrentTimestamp();
+		/* This row may have existed before, and may have been removed. */
+		counters->stats_reset = part->dealloc > 0 ? row->used : part->stats_reset;
+		part->relations++;
+	}
+	LWLockRelease(&part->lock);
+	return row;
+}
+
+static void
+add_counters(StatsCounters *sum, const StatsCounters *counters)
+{
+	sum->scans += counters->scans;
+	sum->workers += counters->workers;
+	ring_add_counts(&sum->ring, &counters->ring);
+	sum->elapsed_ms += counters->elapsed_ms;
+	sum->ring_buffers = counters->ring_buffers;
+	sum->ring_buffers_max = Max(sum->ring_buffers_max, counters->ring_buffers_max);
+	sum->last_scan = Max(sum->last_scan, counters->last_scan);
+}
+
+/*
+ * Move pending counts to their rows.  If there is no row, add one if add_rows;
+ * otherwise the counts stay pending.  Returns whether any are still pending.
+ */
+static bool
+flush_to_rows(bool add_rows)
+{
+	pending_iterator iter;
+	Pending    *entry;
+	bool		left = false;
+
+	pending_start_iterate(pending, &iter);
+	while ((entry = pending_iterate(pending, &iter)) != NULL)
+	{
+		Oid			relid = entry->key.relid;
+		StatsKey	key = {relations_database(relid), relid, entry->key.kind};
+		SharedRow  *row;
+
+		if (entry->counters.last_scan == 0)
+			continue;
+		row = dshash_find(rows, &key, true);
+		if (row == NULL && add_rows)
+		{
+			row = add_row(&key);
+			row->row.counters.stats_reset = Min(row->row.counters.stats_reset,
+												entry->counters.last_scan);
+		}
+		if (row == NULL)
+		{
+			left = true;
+			continue;
+		}
+		add_counters(&row->row.counters, &entry->counters);
+		row->used = Max(row->used, entry->counters.last_scan);
+		dshash_release_lock(rows, row);
+		memset(&entry->counters, 0, sizeof(StatsCounters));
+	}
+	return left;
+}
+
+/*
+ * Move pending counts to shared memory.  Begin with the rows that exist, so
+ * that none of these is removed to make room for a new one.  If only_found, do
+ * no more than that, which needs no memory.
+ */
+static void
+flush_pending(void *arg)
+{
+	bool		only_found = *(bool *) arg;
+	bool		left = flush_to_rows(false);
+
+	if (left && !only_found)
+		left = flush_to_rows(true);
+	is_pending = left;
+	pending_blocks = 0;
+}
+
+/* Flush if anything is pending.  While a transaction aborts: only_found. */
+static void
+flush(bool only_found)
+{
+	if (!is_pending || rows == NULL)
+		return;
+	last_flush = GetCurrentTimestamp();
+	shared_try(flush_pending, &only_found);
+}
+
+/* Is it time to flush? */
+static bool
+is_due(void)
+{
+	return is_pending &&
+		(pending_blocks >= FLUSH_BLOCKS || IsParallelWorker() ||
+		 TimestampDifferenceExceeds(last_flush, GetCurrentTimestamp(),
+									FLUSH_INTERVAL_MS));
+}
+
+static void
+at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (is_due())
+				flush(false);
+			/* No reader is running that would need its entry. */
+			if (!is_pending && pending->members > MAX_PENDING)
+				pending_reset(pending);
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * The process exits.  End an open transaction first: this also ends its
+ * readers, which add their counts.  Moreover, an error in flush() is fatal
+ * now, and the callbacks that come after this one must not find a transaction
+ * open.
+ */
+static void
+at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	AbortOutOfAnyTransaction();
+	flush(false);
+}
+
+/*
+ * Make a row, if there is none yet.  If other rows must be removed for it,
+ * flush first, so that rows which this backend has just used are not removed.
+ */
+static void
+prepare_row(void *arg)
+{
+	const StatsKey *key = arg;
+	SharedRow  *row = dshash_find(rows, key, false);
+
+	if (row == NULL)
+	{
+		if (part->relations >= param_max_entries)
+			flush(true);
+		row = add_row(key);
+	}
+	dshash_release_lock(rows, row);
+}
+
+/*
+ * stats_prepare
+ *		A reader of this kind begins to read the relation: allocate what
+ *		stats_add() will need.
+ */
+void
+stats_prepare(ReaderKind kind, Oid relid)
+{
+	PendingKey	key = {relid, kind};
+	Pending    *entry;
+	bool		found;
+
+	if (!param_track)
+		return;
+	if (pending == NULL)
+	{
+		pending = pending_create(TopMemoryContext, 16, NULL);
+		RegisterXactCallback(at_end_of_transaction, NULL);
+		before_shmem_exit(at_exit, (Datum) 0);
+	}
+	entry = pending_insert(pending, key, &found);
+	if (found)
+		return;
+	memset(&entry->counters, 0, sizeof(StatsCounters));
+	if (rows != NULL)
+	{
+		StatsKey	row_key = {relations_database(relid), relid, kind};
+
+		shared_try(prepare_row, &row_key);
+	}
+}
+
+/*
+ * stats_add
+ *		Add what a reader did to what is pending.  Needs no memory.  Does
+ *		nothing if stats_prepare() was not called for the reader.
+ */
+void
+stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
+{
+	PendingKey	key = {relid, kind};
+	Pending    *entry;
+
+	if (!param_track || pending == NULL)
+		return;
+	entry = pending_lookup(pending, key);
+	if (entry == NULL)
+		return;
+	add_counters(&entry->counters, counters);
+	is_pending = true;
+	pending_blocks += counters->ring.blocks;
+
+	/*
+	 * If the transaction is being aborted, at_end_of_transaction() will not
+	 * flush.  If the process exits, at_exit() will.
+	 */
+	if (!IsTransactionState() && !proc_exit_inprogress && is_due())
+		flush(true);
+}
+
+/*
+ * stats_read
+ *		Copy all rows of counters to palloc'd *result, and return their number.
+ */
+int
+stats_read(StatsRow **result)
+{
+	dshash_seq_status seq;
+	SharedRow  *row;
+	int			nrows = 0;
+	int			size = 64;
+
+	flush(false);
+	*result = palloc(size * sizeof(StatsRow));
+
+	dshash_seq_init(&seq, rows, false);
+	while ((row = dshash_seq_next(&seq)) != NULL)
+	{
+		if (nrows == size)
+		{
+			size *= 2;
+			*result = repalloc_huge(*result, size * sizeof(StatsRow));
+		}
+		(*result)[nrows++] = row->row;
+	}
+	dshash_seq_term(&seq);
+	return nrows;
+}
+
+/*
+ * stats_read_info
+ *		How many rows are there, how many were removed since all were last
+ *		reset, and when was that?
+ */
+void
+stats_read_info(StatsInfo *info)
+{
+	flush(false);
+	LWLockAcquire(&part->lock, LW_SHARED);
+	info->relations = part->relations;
+	info->dealloc = part->dealloc;
+	info->stats_reset = part->stats_reset;
+	LWLockRelease(&part->lock);
+}
+
+/*
+ * stats_reset
+ *		Reset the counters of a relation, of a database, or all: 0 stands for
+ *		any relation or database.  Returns the time of the reset, and in *nrows
+ *		the number of rows.
+ *
+ * If all are reset, all rows are removed.  Otherwise the rows stay, with their
+ * counters at zero, and say when they began to count.
+ */
+TimestampTz
+stats_reset(Oid datid, Oid relid, int *nrows)
+{
+	dshash_seq_status seq;
+	SharedRow  *row;
+	TimestampTz now;
+	bool		all = !OidIsValid(datid) && !OidIsValid(relid);
+
+	*nrows = 0;
+	flush(false);
+	now = GetCurrentTimestamp();
+	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
+	dshash_seq_init(&seq, rows, true);
+	while ((row = dshash_seq_next(&seq)) != NULL)
+	{
+		if (all)
+		{
+			dshash_delete_current(&seq);
+			part->relations--;
+			(*nrows)++;
+		}
+		else if ((!OidIsValid(datid) || row->row.key.datid == datid) &&
+				 (!OidIsValid(relid) || row->row.key.relid == relid))
+		{
+			memset(&row->row.counters, 0, sizeof(StatsCounters));
+			row->row.counters.stats_reset = now;
+			(*nrows)++;
+		}
+	}
+	dshash_seq_term(&seq);
+	if (all)
+	{
+		part->dealloc = 0;
+		part->stats_reset = now;
+	}
+	LWLockRelease(&part->lock);
+	return now;
+}

@@ -1,0 +1,538 @@
+# Claims: what reads tables beside the sequential scan leaves other people's pages
+# where they are, and does just what it does without the library.
+#
+# - The first COPY TO, TID range scan, bitmap heap scan, index build, dump of a table
+#   nine times as large as a hot one, and the first scan of as many TOAST values, leave
+#   the hot table in shared buffers, where the server alone leaves little of it.
+# - COPY TO, in every format, to the client, a file and a program, and pg_dump, also
+#   with two jobs, write the same bytes.  What pg_restore makes of the dump is the same.
+# - A role whose scan_threshold is 0 dumps small tables through a ring, too.
+# - Row-level security, column privileges, partitioned tables, and the initial copy of
+#   logical replication are as in the server.
+# - Indexes that are built through a ring are complete, also beside writers, in
+#   parallel, and concurrently.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Digest::SHA;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+my $hot_pages = 1024;			# half of shared buffers
+my $pages = 9 * $hot_pages;
+my @library = (session_preload_libraries => 'pg_ringctl');
+my $dir = PostgreSQL::Test::Utils::tempdir;
+my @dump = ('pg_dump', '--no-sync');
+my @plain_dump = (@dump, '--restrict-key=test');
+# The ways in which what is written must be the same as without the library.
+my @ways = (
+	[ 'default', @library ],
+	[ 'all tables, 64 kB', @library, 'pg_ringctl.scan_threshold' => 0, 'pg_ringctl.scan_ring' => 64 ],
+	[ 'all tables', @library, 'pg_ringctl.scan_threshold' => 0 ],
+	[ 'no ring', @library, 'pg_ringctl.scan_ring' => 0 ],
+	[ 'observe', @library, 'pg_ringctl.mode' => 'observe' ]);
+my $node = new_node('main', allows_streaming => 'logical');
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 0\nmax_parallel_maintenance_workers = 0\n");
+start_with_buffercache($node);
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
+load_table($node, 'hot', $hot_pages);
+my $streams_bitmaps = $node->pg_version >= 18;
+my $copies_partitioned = $node->pg_version >= 19;
+
+hot_pages_stay();
+create_varied_tables();
+copies_are_the_same();
+dumps_are_the_same();
+small_tables_are_dumped_through_a_ring();
+row_level_security_and_privileges();
+partitioned_tables();
+indexes_are_complete();
+nothing_is_pinned($node, $_, 'at the end') foreach qw(hot varied values_of leaf_1);
+$node->stop;
+log_is_clean($node, 'readers');
+
+initial_copy();
+done_testing();
+
+
+# --- hot pages ----------------------------------------------------------------
+
+# All of the hot table is in shared buffers, and used, and nothing of others.
+sub warm
+{
+	$node->safe_psql(
+		'postgres', qq(
+SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode >= 16384;
+SET enable_seqscan = off;
+SELECT count(*) FROM hot WHERE ctid = ANY (ARRAY(SELECT format('(%s,1)', b)::tid FROM generate_series(0, $hot_pages - 1) b));
+SELECT count(*) FROM hot WHERE ctid = ANY (ARRAY(SELECT format('(%s,1)', b)::tid FROM generate_series(0, $hot_pages - 1) b));
+SELECT count(*) FROM hot WHERE ctid = ANY (ARRAY(SELECT format('(%s,1)', b)::tid FROM generate_series(0, $hot_pages - 1) b));
+));
+}
+
+sub cached
+{
+	my ($table) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table') AND relforknumber = 0"
+	);
+}
+
+sub load_values
+{
+	my ($table, $n) = @_;
+
+	$node->safe_psql(
+		'postgres', qq(
+CREATE TABLE $table (id integer, body text STORAGE EXTERNAL);
+INSERT INTO $table SELECT n, repeat(md5(n::text), 249) FROM generate_series(1, $n) n;
+CHECKPOINT));
+}
+
+# Hot pages that are left by the statement, as the first one after the load, and what
+# was counted.
+sub hot_left
+{
+	my ($load, $run, %settings) = @_;
+
+	$load->('cold');
+	warm();
+	die 'the hot table is not there' if cached('hot') < $hot_pages;
+	{
+		local $ENV{PGOPTIONS} = join(' ', map { "-c $_=$settings{$_}" } sort keys %settings);
+		$run->('cold');
+	}
+	my $left = cached('hot');
+	my $counted = $node->safe_psql('postgres', q(
+SELECT string_agg(kind || ' ' || scans || ' ' || escapes_pinned + escapes_dirty, ', ' ORDER BY kind)
+  FROM pg_ringctl_stats WHERE relname ~ '^(cold|pg_toast)'));
+	rows_add_up($node, 'hot pages') if $counted;
+	$node->safe_psql('postgres', 'DROP TABLE cold; SELECT pg_ringctl_stats_reset()');
+	return ($left, $counted);
+}
+
+sub run_sql
+{
+	my ($statement) = @_;
+
+	return sub { $node->safe_psql('postgres', $statement) };
+}
+
+sub hot_pages_stay
+{
+	my $table = sub { load_table($node, $_[0], $pages) };
+	my $values = sub { load_values($_[0], $pages) };
+	my $indexed = sub {
+		load_table($node, $_[0], $pages);
+		$node->safe_psql('postgres',
+			"CREATE INDEX cold_id ON $_[0] (id); ANALYZE $_[0]; CHECKPOINT");
+	};
+	my $serial = sub {
+		load_table($node, $_[0], $pages);
+		$node->safe_psql('postgres', "ALTER TABLE $_[0] SET (parallel_workers = 0)");
+	};
+	my $bitmap_only = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off';
+	my $most = int(0.6 * $pages);
+	my $dump = sub {
+		$node->command_ok([ 'pg_dump', '--table=cold', "--file=$dir/cold", 'postgres' ], 'pg_dump of a cold table');
+	};
+	my @cases = (
+		[ 'copy', 'COPY', $table, run_sql("COPY cold TO '$dir/cold'") ],
+		[ 'copy', 'COPY to the client', $table, run_sql('COPY cold TO STDOUT') ],
+		[ 'copy', 'pg_dump', $table, $dump ],
+		[ 'tidrangescan', 'TID range', $table, run_sql(q(SET enable_seqscan = off; SELECT sum(id) FROM cold WHERE ctid >= '(0,0)')) ],
+		[ 'index build', 'CREATE INDEX', $table, run_sql('CREATE INDEX ON cold (id)') ],
+		[ 'index build', 'CREATE INDEX, asking for workers', $serial, run_sql('SET max_parallel_maintenance_workers = 2; CREATE INDEX ON cold (id)') ],
+		[ 'toast', 'TOAST', $values, run_sql(q(SELECT count(*) FROM cold WHERE body > '')) ],
+		[ 'toast', 'COPY of TOAST values', $values, run_sql("COPY cold TO '$dir/cold'") ]);
+
+	push @cases,
+	  [ 'bitmapscan', 'bitmap', $indexed, run_sql("$bitmap_only; SELECT count(filler) FROM cold WHERE id <= $most") ]
+	  if $streams_bitmaps;
+	foreach my $case (@cases)
+	{
+		my ($kind, $name, $load, $run) = @$case;
+		my ($stock) = hot_left($load, $run);
+		my ($ours, $counted) = hot_left($load, $run, @library);
+
+		cmp_ok($stock, '<', 0.5 * $hot_pages, "$name: hot pages that the server alone leaves");
+		cmp_ok($ours, '>=', 0.999 * $hot_pages, "$name: hot pages that are left through a ring");
+		is($counted, "$kind 1 0", "$name: counted, and nothing escaped");
+	}
+}
+
+# --- the same bytes -------------------------------------------------------------
+
+# Tables with all that can make a difference for the output.
+sub create_varied_tables
+{
+	$node->safe_psql(
+		'postgres', q(
+CREATE TYPE mood AS ENUM ('sad', 'it''s "ok"', E'tab\tor \\ backslash');
+CREATE TABLE varied (id int PRIMARY KEY, gone int, t text, m mood, b bytea, a text[], f float8, n numeric, j jsonb,
+                     ts timestamptz, filler text STORAGE PLAIN, g int GENERATED ALWAYS AS (id * 2) STORED, wide text STORAGE EXTERNAL,
+                     packed text);
+ALTER TABLE varied DROP COLUMN gone;
+INSERT INTO varied (id, t, m, b, a, f, n, j, ts, filler, wide, packed)
+SELECT i, CASE i % 7 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN E'line\nbreak\r\n' WHEN 3 THEN '\N' WHEN 4 THEN '\.'
+                     WHEN 5 THEN 'say "x", ''y''' ELSE E'\t' || i END,
+       (enum_range(NULL::mood))[i % 4], decode(md5(i::text), 'hex'), CASE WHEN i % 3 > 0 THEN ARRAY[i::text, NULL, '{"'] END,
+       i / 7.0, i * 1.10, jsonb_build_object('i', i), '2020-01-01'::timestamptz + i * interval '1 hour', repeat('x', 1200),
+       CASE WHEN i % 4 = 0 THEN repeat(md5(i::text), 200) END,
+       CASE WHEN i % 5 = 0 THEN (SELECT string_agg(md5((i * x)::text), '') FROM generate_series(1, 300) x) END
+  FROM generate_series(1, 4000) i;
+ALTER TABLE varied ADD COLUMN later text DEFAULT 'missing';
+UPDATE varied SET t = t || 'updated' WHERE id % 10 = 0;
+DELETE FROM varied WHERE id % 11 = 0;
+CREATE TABLE values_of (id int, body text STORAGE EXTERNAL);
+INSERT INTO values_of SELECT n, repeat(md5(n::text), 249) FROM generate_series(1, 2500) n;
+CREATE TABLE empty (id int);
+CREATE TABLE "small ""one""" AS SELECT 1 AS id, 'x' AS "a column";
+CREATE TABLE parent (id int, filler text) PARTITION BY RANGE (id);
+CREATE TABLE leaf_1 PARTITION OF parent FOR VALUES FROM (0) TO (3000);
+CREATE TABLE leaf_2 (filler text, dropped int, id int);
+ALTER TABLE leaf_2 DROP COLUMN dropped;
+ALTER TABLE parent ATTACH PARTITION leaf_2 FOR VALUES FROM (3000) TO (3010);
+INSERT INTO parent SELECT n, repeat('x', 1800) FROM generate_series(1, 3009) n;
+CREATE MATERIALIZED VIEW seen AS SELECT id, filler FROM parent;
+CREATE SEQUENCE seq;
+CHECKPOINT));
+	cmp_ok($node->safe_psql('postgres', "SELECT pg_relation_size('$_') / 8192"), '>', 512, "$_ is larger than the threshold")
+	  foreach qw(varied leaf_1 seen);
+}
+
+sub digest_of_file
+{
+	my ($file) = @_;
+
+	return Digest::SHA->new(256)->addfile($file, 'b')->hexdigest;
+}
+
+sub same_in_all_ways
+{
+	my ($name, $digest) = @_;
+	local $ENV{PGOPTIONS} = '';
+	my $stock = $digest->();
+
+	foreach my $way (@ways)
+	{
+		my ($what, %settings) = @$way;
+
+		local $ENV{PGOPTIONS} = join(' ', map { "-c $_=$settings{$_}" } sort keys %settings);
+		is($digest->(), $stock, "$name: $what");
+	}
+}
+
+sub copies_are_the_same
+{
+	my @options = ('', '(FORMAT csv, HEADER, FORCE_QUOTE *)', '(FORMAT binary)', q((DELIMITER '|', NULL 'nil')));
+	my $n = 0;
+
+	foreach my $options (@options)
+	{
+		foreach my $what ('varied', 'values_of', 'varied (wide, id)', 'empty')
+		{
+			my $file = "$dir/copy";
+
+			same_in_all_ways(
+				"COPY $what $options to the client",
+				sub {
+					$node->run_log([ 'psql', '--no-psqlrc', '--quiet', '--dbname=postgres', '--command=' . "\\copy $what TO '$file' $options" ]);
+					return digest_of_file($file);
+				});
+			same_in_all_ways(
+				"COPY $what $options to a file",
+				sub {
+					$file = "$dir/copy" . ++$n;
+					$node->safe_psql('postgres', "COPY $what TO '$file' $options");
+					return digest_of_file($file);
+				}) if $what ne 'empty';
+			same_in_all_ways(
+				"COPY $what $options to a program",
+				sub {
+					$file = "$dir/copy" . ++$n;
+					$node->safe_psql('postgres', "COPY $what TO PROGRAM 'cat > $file' $options");
+					return digest_of_file($file);
+				}) if $what ne 'empty';
+		}
+	}
+	like(
+		$node->safe_psql('postgres', q(SELECT string_agg(kind || ' ' || (scans > 10), ', ' ORDER BY kind) FROM pg_ringctl_stats WHERE relname ~ '^(varied|pg_toast)')),
+		qr/copy true.*toast true/,
+		'COPY: what it read is counted');
+}
+
+# --- dumps ----------------------------------------------------------------------
+
+# The data of a dump in a folder, without what has the time in it.
+sub digest_of_folder
+{
+	my ($folder) = @_;
+	my $sha = Digest::SHA->new(256);
+
+	foreach my $file (sort glob("$folder/*.dat"))
+	{
+		next if $file =~ /toc\.dat$/;
+		$sha->add($file =~ s{.*/}{}r);
+		$sha->addfile($file, 'b');
+	}
+	return $sha->hexdigest;
+}
+
+sub dumps_are_the_same
+{
+	my $n = 0;
+
+	same_in_all_ways(
+		'pg_dump',
+		sub {
+			$node->command_ok([ @plain_dump, '--file=' . "$dir/dump.sql", 'postgres' ], 'pg_dump');
+			return digest_of_file("$dir/dump.sql");
+		});
+	same_in_all_ways(
+		'pg_dump --jobs=2',
+		sub {
+			$n++;
+			$node->command_ok([ @dump, '--format=directory', '--jobs=2', '--compress=0', '--file=' . "$dir/dump$n", 'postgres' ], 'pg_dump --jobs=2');
+			return digest_of_folder("$dir/dump$n");
+		});
+
+	# the last dump but one of those is through rings of all tables
+	my $through_rings = $n - 2;
+
+	$node->safe_psql('postgres', 'CREATE DATABASE restored TEMPLATE template0');
+	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl -c pg_ringctl.write_ring=1MB';
+	$node->command_ok([ 'pg_restore', '--jobs=2', '--dbname=restored', "$dir/dump$through_rings" ], 'pg_restore, through a ring');
+	$node->command_ok([ @plain_dump, '--file=' . "$dir/again.sql", 'restored' ], 'pg_dump of what was restored');
+	is(digest_of_file("$dir/again.sql"), digest_of_file("$dir/dump.sql"), 'what was restored is the same');
+	$node->safe_psql('postgres', 'DROP DATABASE restored');
+}
+
+# The recipe of the manual.
+sub small_tables_are_dumped_through_a_ring
+{
+	$node->safe_psql(
+		'postgres', q(
+CREATE ROLE backup LOGIN IN ROLE pg_read_all_data;
+ALTER ROLE backup SET session_preload_libraries = 'pg_ringctl';
+ALTER ROLE backup SET pg_ringctl.scan_threshold = 0;
+SELECT format('CREATE TABLE many_%s AS SELECT n AS id, repeat(''x'', 1800) AS filler FROM generate_series(1, 400) n', n)
+  FROM generate_series(1, 20) n \gexec
+VACUUM;
+SELECT pg_ringctl_stats_reset()));
+	$node->append_conf('pg_hba.conf', 'local all backup trust');
+	$node->reload;
+
+	foreach my $user ('', 'backup')
+	{
+		warm();
+		$node->command_ok([ @plain_dump, '--table=many_*', '--file=' . "$dir/dump$user.sql", $user ? ("--username=$user") : (), 'postgres' ],
+			'pg_dump of small tables' . ($user ? ' as a role that says so' : ''));
+		my $left = $node->safe_psql('postgres',
+			q(SELECT count(*) FROM pg_buffercache b JOIN pg_class c ON b.relfilenode = pg_relation_filenode(c.oid) WHERE relname ~ '^many_' AND relforknumber = 0));
+
+		if ($user)
+		{
+			cmp_ok($left, '<=', 200, 'small tables: pages that the role leaves');
+			cmp_ok(cached('hot'), '>=', 0.999 * $hot_pages, 'small tables: and the hot table');
+		}
+		else
+		{
+			cmp_ok($left, '>', 500, 'small tables: pages that are left else');
+		}
+	}
+	is(digest_of_file("$dir/dumpbackup.sql"), digest_of_file("$dir/dump.sql"), 'small tables: the dump is the same');
+	is( $node->safe_psql('postgres', q(
+SELECT count(*), sum(scans), sum(escapes_pinned + escapes_dirty) FROM pg_ringctl_stats WHERE relname ~ '^many_' AND kind = 'copy')),
+		'20|20|0',
+		'small tables: each is counted once');
+}
+
+# --- privileges -----------------------------------------------------------------
+
+sub row_level_security_and_privileges
+{
+	$node->safe_psql(
+		'postgres', q(
+CREATE ROLE reader;
+CREATE TABLE secret AS SELECT id, id % 2 AS mine, t FROM varied, generate_series(1, 30);
+GRANT SELECT ON secret TO reader;
+GRANT SELECT (id, t) ON varied TO reader;
+ALTER TABLE secret ENABLE ROW LEVEL SECURITY;
+CREATE POLICY mine ON secret USING (mine = 1);
+CREATE POLICY none ON secret AS RESTRICTIVE USING (id > 0)));
+	foreach my $statement (
+		'COPY secret TO STDOUT',
+		'COPY secret (t) TO STDOUT (FORMAT csv)',
+		'COPY varied (id, t) TO STDOUT',
+		'COPY varied TO STDOUT',
+		'COPY varied (wide) TO STDOUT',
+		'SET row_security = off; COPY secret TO STDOUT',
+		'COPY nothing TO STDOUT', 'COPY seq TO STDOUT')
+	{
+		same_in_all_ways(
+			"as a reader: $statement",
+			sub {
+				my ($out, $err);
+				my $result = $node->psql('postgres', "SET SESSION AUTHORIZATION reader; $statement", stdout => \$out, stderr => \$err);
+
+				return join('|', $result, Digest::SHA::sha256_hex($out), $err);
+			});
+	}
+	is( $node->safe_psql('postgres', q(SELECT string_agg(DISTINCT kind, ' ') FROM pg_ringctl_stats WHERE relname = 'secret')),
+		'seqscan',
+		'row-level security: the scan is that of a query');
+}
+
+sub partitioned_tables
+{
+	foreach my $what ('parent', 'leaf_1', 'leaf_2', 'seen', '(SELECT * FROM parent)', '(TABLE seen)')
+	{
+		same_in_all_ways(
+			"COPY $what",
+			sub {
+				my ($out, $err);
+				my $result = $node->psql('postgres', "COPY $what TO STDOUT", stdout => \$out, stderr => \$err);
+
+				return join('|', $result, Digest::SHA::sha256_hex($out), $err);
+			});
+	}
+	return if !$copies_partitioned;
+
+	$node->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
+	warm();
+	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
+	$node->safe_psql('postgres', 'COPY parent TO STDOUT');
+	is(counters($node, 'leaf_1', 'scans, escapes_pinned + escapes_dirty', 'copy'), '1|0', 'a partitioned table: its large leaf has a ring');
+	is(counters($node, 'leaf_2', 'scans', 'copy'), '', 'a partitioned table: its small leaf has none');
+	cmp_ok(cached('hot'), '>=', 0.999 * $hot_pages, 'a partitioned table: hot pages that are left');
+}
+
+# --- indexes --------------------------------------------------------------------
+
+sub has_extension
+{
+	my ($name) = @_;
+
+	return $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = '$name'") > 0;
+}
+
+# Every row of the table is found by the index, and nothing else.
+sub index_is_complete
+{
+	my ($index, $name) = @_;
+	my $forced = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0';
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( $node->safe_psql('postgres', "$forced; SELECT count(*), sum(id) FROM rows WHERE id BETWEEN -1000000 AND 10000000"),
+		$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(id) FROM rows'),
+		"$name: as many rows by the index as without");
+  SKIP:
+	{
+		skip 'amcheck is not installed', 1 if !has_extension('amcheck');
+		is( $node->safe_psql('postgres', "SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS amcheck; SELECT bt_index_parent_check('$index', true)"),
+			'', "$name: amcheck finds every row");
+	}
+}
+
+sub indexes_are_complete
+{
+	my $writer = session($node);
+	my $n = 0;
+
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE rows AS SELECT n AS id, n % 10 AS v, repeat('x', 600) AS filler FROM generate_series(1, 40000) n;
+CREATE PROCEDURE write_on() LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        UPDATE rows SET id = id + 100000, v = v + 1 WHERE ctid = (SELECT min(ctid) FROM rows WHERE ctid > format('(%s,1)', (random() * 5000)::int)::tid);
+        INSERT INTO rows SELECT -n, 0, repeat('y', 600) FROM generate_series(1, 5) n;
+        DELETE FROM rows WHERE ctid = (SELECT min(ctid) FROM rows WHERE ctid > format('(%s,1)', (random() * 5000)::int)::tid);
+        COMMIT;
+    END LOOP;
+END $$));
+	foreach my $workers (0, 2)
+	{
+		foreach my $how ('', 'CONCURRENTLY', 'CONCURRENTLY, beside a writer')
+		{
+			my $concurrently = $how =~ /(\w*)/ ? $1 : '';
+			my $name = "CREATE INDEX $how, $workers workers";
+			my $index = 'rows_id_' . ++$n;
+
+			$node->safe_psql('postgres', 'DROP INDEX ' . ($n > 1 ? 'rows_id_' . ($n - 1) : 'IF EXISTS rows_id_0'));
+			$node->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
+			start_query($writer, 'CALL write_on()') if $how =~ /writer/;
+			{
+				local $ENV{PGOPTIONS} =
+				  "-c session_preload_libraries=pg_ringctl -c max_parallel_maintenance_workers=$workers -c min_parallel_table_scan_size=0 -c maintenance_work_mem=64MB";
+				$node->safe_psql('postgres', "CREATE INDEX $concurrently $index ON rows (id)");
+			}
+			if ($how =~ /writer/)
+			{
+				$node->safe_psql('postgres', q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ '^CALL write_on'));
+				finish_query($writer);
+				$writer->{stderr} = '';
+			}
+			is( counters($node, 'rows', 'scans > 0, escapes_pinned + escapes_dirty', 'index build'),
+				$concurrently && !$workers ? '' : 't|0',		# no hook tells of it
+				"$name: through a ring that is closed");
+			index_is_complete($index, $name);
+			{
+				local $ENV{PGOPTIONS} = "-c session_preload_libraries=pg_ringctl -c max_parallel_maintenance_workers=$workers";
+				$node->safe_psql('postgres', "REINDEX INDEX $concurrently $index");
+			}
+			index_is_complete($index, "RE$name" =~ s/RECREATE INDEX/REINDEX INDEX/r);
+		}
+	}
+	$writer->quit;
+	rows_add_up($node, 'indexes');
+	$node->safe_psql('postgres', 'DROP TABLE rows; DROP PROCEDURE write_on');
+}
+
+# --- logical replication ----------------------------------------------------------
+
+# A walsender reads shared_preload_libraries, but not those of sessions.
+sub initial_copy
+{
+	my $publisher = new_node('publisher', allows_streaming => 'logical');
+	my $subscriber = new_node('subscriber');
+
+	$publisher->start;
+	$publisher->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+	$subscriber->start;
+	foreach my $preload (qw(session shared))
+	{
+		$publisher->append_conf('postgresql.conf', "${preload}_preload_libraries = 'pg_ringctl'");
+		$publisher->restart;
+		# larger than shared buffers, so that the ring is ours
+		my $table = "published_$preload";
+		my $filtered = "filtered_$preload";
+
+		load_table($publisher, $_, 2500) foreach ($table, $filtered);
+		$publisher->safe_psql('postgres', "CREATE PUBLICATION p_$preload FOR TABLE $table, $filtered WHERE (id > 1000); ALTER TABLE $filtered REPLICA IDENTITY FULL");
+		$subscriber->safe_psql('postgres',
+			"CREATE TABLE $table (id integer, filler text); CREATE TABLE $filtered (id integer, filler text)");
+		$subscriber->safe_psql('postgres', sprintf(q(CREATE SUBSCRIPTION %s CONNECTION '%s' PUBLICATION %s),
+			"s_$preload", $publisher->connstr('postgres') =~ s/'/''/gr, "p_$preload"));
+		$subscriber->wait_for_subscription_sync($publisher, "s_$preload");
+		is($subscriber->safe_psql('postgres', "SELECT count(*), sum(id) FROM $table"), '2500|' . sum_to(2500), "initial copy, $preload preload: the rows");
+		is($subscriber->safe_psql('postgres', "SELECT count(*), min(id) FROM $filtered"), '1500|1001', "initial copy, $preload preload: filtered rows");
+		is(counters($publisher, $table, 'scans, blocks, escapes_pinned + escapes_dirty', 'copy'),
+			$preload eq 'shared' ? '1|2500|0' : '', "initial copy, $preload preload: what was counted");
+		is(counters($publisher, $filtered, 'scans'), $preload eq 'shared' ? '1' : '', "initial copy, $preload preload: and of a query");
+		$subscriber->safe_psql('postgres', "DROP SUBSCRIPTION s_$preload");
+	}
+	foreach my $server ($publisher, $subscriber)
+	{
+		$server->stop;
+		log_is_clean($server, $server->name);
+	}
+}

@@ -1,0 +1,457 @@
+# Claims: a session that asked for nothing pays nothing that can be counted.
+#
+# - Scans that get no ring are neither counted nor shown, make no shared memory, and
+#   take the same instructions as without the library.
+# - EXISTS does not wait for the scan of a client that does not read, or of a cursor
+#   that pauses.  A scan whose files are cached does not wait, either.
+# - A LIMIT over dead pages reads the blocks that the server reads, in no more reads.
+# - Queries that read the first pages of a big table, again and again, find them.
+# - What a user can hold has bounds that no setting moves, and is given back at the
+#   end.
+#
+# Shared memory is in files here, so that only this server's is counted.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+
+# What is read of the library's views.
+my $sum_of_waits = 'SELECT coalesce(sum(scan_sharing_waits), 0) FROM pg_ringctl_stats';
+my $small = q(relname ~ '^(one|small|parts)');
+my $small_in_stats = "SELECT count(*) FROM pg_ringctl_stats WHERE $small";
+my $small_in_rings = "SELECT count(*) FROM pg_ringctl_rings WHERE $small";
+my $wait_event = 'RingctlScanSharing';
+
+my $pages = 9000;
+my @library = (session_preload_libraries => 'pg_ringctl');
+my $node = new_node('main');
+$node->append_conf(
+	'postgresql.conf', q(
+shared_buffers = 64MB
+dynamic_shared_memory_type = 'mmap'
+max_locks_per_transaction = 256
+));
+start_with_buffercache($node);
+create_tables();
+$node->restart;		# no shared memory is left of the session that made them
+
+small_scans_are_left_alone();
+scan_over_threshold_is_counted();
+nobody_waits_for_a_hung_client();
+nobody_waits_for_a_cursor();
+nobody_waits_for_cached_files();
+limit_over_dead_pages();
+first_pages_stay();
+memory_has_bounds();
+$node->stop;
+log_is_clean($node, 'harm');
+instructions_of_small_scans();
+done_testing();
+
+
+sub create_tables
+{
+	load_table($node, 'big', $pages);
+	load_table($node, 'queue', $pages);
+	$node->safe_psql(
+		'postgres', q(
+CREATE EXTENSION pg_ringctl;
+CREATE EXTENSION pg_buffercache;
+CREATE TABLE one AS SELECT 1 AS id;
+CREATE TABLE small AS SELECT generate_series(1, 1000) AS id;
+CREATE TABLE parts (id int) PARTITION BY RANGE (id);
+DO $$
+BEGIN
+    FOR i IN 0 .. 99 LOOP
+        EXECUTE format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES FROM (%s) TO (%s)', i, 10 * i, 10 * (i + 1));
+    END LOOP;
+END $$;
+INSERT INTO parts SELECT generate_series(0, 999);
+DELETE FROM queue WHERE id <= 0.8 * (SELECT count(*) FROM queue);
+SELECT count(*) FROM queue;		-- prunes
+CREATE FUNCTION look_up(n integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    x int;
+BEGIN
+    FOR i IN 1 .. n LOOP
+        SELECT id INTO x FROM one;
+    END LOOP;
+END $$;
+CREATE FUNCTION look_for_any(n integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    found bigint := 0;
+BEGIN
+    FOR i IN 1 .. n LOOP
+        found := found + (SELECT EXISTS (SELECT 1 FROM big))::int;
+    END LOOP;
+    RETURN found;
+END $$;
+-- The sum of the blocks that such queries read.
+CREATE FUNCTION read_first(blocks integer, n integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+    result bigint := 0;
+BEGIN
+    FOR i IN 1 .. n LOOP
+        EXECUTE format('EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM big OFFSET %s LIMIT 1', blocks - 1) INTO plan;
+        result := result + (plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::bigint;
+    END LOOP;
+    RETURN result;
+END $$;
+CREATE FUNCTION scan_slowly(n integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1 .. n LOOP
+        PERFORM count(*) FROM big WHERE md5(repeat(filler, 20)) <> '';
+    END LOOP;
+END $$;
+-- Looks for a tenth of a second.
+CREATE FUNCTION seen_waiting(event text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    seen bigint := 0;
+BEGIN
+    FOR i IN 1 .. 50 LOOP
+        PERFORM pg_stat_clear_snapshot(), pg_sleep(0.002);
+        seen := seen + (SELECT count(*) FROM pg_stat_activity WHERE wait_event = event);
+    END LOOP;
+    RETURN seen;
+END $$;
+-- They stay open until the transaction ends.
+CREATE FUNCTION open_cursors(n integer, relation text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    c refcursor;
+    x int;
+BEGIN
+    FOR i IN 1 .. n LOOP
+        c := NULL;
+        OPEN c FOR EXECUTE 'SELECT id FROM ' || relation;
+        FETCH c INTO x;
+    END LOOP;
+END $$;
+CREATE ROLE plain;
+GRANT SELECT ON one, big TO plain;
+));
+	$node->safe_psql('postgres', "VACUUM (FREEZE, ANALYZE) $_") foreach qw(big one small parts);
+	$node->safe_psql('postgres', 'CHECKPOINT');
+}
+
+# Segments of dynamic shared memory, and kB in all of them.
+sub shared_memory
+{
+	my @files = glob($node->data_dir . '/pg_dynshmem/*');
+	my $bytes = 0;
+
+	$bytes += -s $_ // 0 foreach @files;
+	return wantarray ? (scalar @files, $bytes / 1024) : $bytes / 1024;
+}
+
+# A backend gives back what it has before it leaves pg_stat_activity.
+sub quit_and_wait
+{
+	my ($session) = @_;
+	my $pid = pid_of($session);
+
+	$session->quit;
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid")
+	  or die 'the session does not end';
+}
+
+# --- small tables ---------------------------------------------------------------
+
+# The first session with the library scans nothing but small tables.
+sub small_scans_are_left_alone
+{
+	my $name = 'small tables';
+	my $before = join(' segments, kB: ', shared_memory());
+	my $session = session_with($node, @library);
+
+	is($session->query_safe('SELECT id FROM one'), '1', "$name: the row");
+	$session->query_safe($_)
+	  foreach (
+		'SELECT look_up(100)', 'SELECT count(*) FROM parts',
+		'SELECT EXISTS (SELECT 1 FROM small)', 'SELECT id FROM small LIMIT 1',
+		'SELECT sum((SELECT id FROM one WHERE id <> x)) FROM generate_series(1, 100) x',
+		'UPDATE one SET id = id', 'SELECT count(*) FROM small a JOIN small b USING (id)',
+		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM small; MOVE 10 IN c');
+	is(join(' segments, kB: ', shared_memory()),
+		$before, "$name: no shared memory is made");
+
+	is($node->safe_psql('postgres', $small_in_rings),
+		0, "$name: an open cursor is not shown");
+	$session->query_safe('COMMIT');
+	$session->quit;
+	is($node->safe_psql('postgres', $small_in_stats),
+		0, "$name: nothing is counted");
+}
+
+# What is above is not left alone because nothing is ever counted.
+sub scan_over_threshold_is_counted
+{
+	my $session = session_with($node, @library);
+
+	$session->query_safe('SELECT count(*) FROM big; BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_ringctl_rings WHERE relname = 'big'"),
+		1, 'a table over the threshold: the open cursor is shown');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	is(counters($node, 'big', 'scans'), 2, 'a table over the threshold: its scans are counted');
+}
+
+# --- waits ----------------------------------------------------------------------
+
+# EXISTS, n times, sleeps in none of them: neither a read nor a lock makes it
+# leave the processor.
+sub never_sleeps
+{
+	my ($n, $name) = @_;
+	my $session = session_with($node, @library);
+	my $status = '/proc/' . pid_of($session) . '/status';
+
+  SKIP:
+	{
+		skip 'the system does not count context switches', 1 if !-r $status;
+
+		$session->query_safe('SELECT look_for_any(10)');
+		my $before = switches($status);
+		$session->query_safe("SELECT look_for_any($n)");
+		cmp_ok(switches($status) - $before, '<', 0.2 * $n, "$name: $n times EXISTS do not sleep");
+	}
+	$session->quit;
+}
+
+sub switches
+{
+	my ($status) = @_;
+
+	return slurp_file($status) =~ /^voluntary_ctxt_switches:\s+(\d+)/m ? $1 : 0;
+}
+
+# What the query returns beside the company, which counts no wait; and nobody is ever
+# seen to wait for another scan.
+sub waits_for_nobody
+{
+	my ($query, $expected, $name) = @_;
+	my $session = session_with($node, @library);
+	my $observer = session($node);
+	my $before = $node->safe_psql('postgres', $sum_of_waits);
+	my $seen = 0;
+
+	start_query($session, "$query;\n\\echo ended");
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		$seen += $observer->query_safe("SELECT seen_waiting('$wait_event')");
+		$session->{run}->pump_nb;
+		last if $session->{stdout} =~ /^ended/m;
+	}
+	my $output = finish_query($session) =~ s/\s*ended;\s*//r;
+	is($seen, 0, "$name: no process is seen to wait for another scan");
+	is($output, $expected, "$name: the result");
+	$observer->quit;
+	quit_and_wait($session);
+	is($node->safe_psql('postgres', $sum_of_waits) - $before,
+		0, "$name: no wait is counted");
+}
+
+sub nobody_waits_for_a_hung_client
+{
+	my $name = 'a client that does not read';
+	my $hung = session_with($node, @library);
+	my $pid = pid_of($hung);
+
+	start_query($hung, 'COPY (SELECT * FROM big) TO STDOUT');
+	$node->poll_query_until('postgres',
+		"SELECT wait_event = 'ClientWrite' FROM pg_stat_activity WHERE pid = $pid")
+	  or die 'the client takes all that it gets';
+	never_sleeps(200, $name);
+	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
+	waits_for_nobody('SELECT sum(id) FROM big', sum_to($pages), "$name: a whole scan");
+	is($node->safe_psql('postgres', "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid"),
+		'ClientWrite', "$name: it has not read meanwhile");
+	finish_query($hung);
+	$hung->quit;
+}
+
+sub nobody_waits_for_a_cursor
+{
+	my $name = 'a cursor that pauses';
+	my $holder = session_with($node, @library);
+
+	$holder->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c');
+	never_sleeps(200, $name);
+	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
+	waits_for_nobody('SELECT sum(id) FROM big', sum_to($pages), "$name: a whole scan");
+	is($holder->query_safe('FETCH 1 FROM c; COMMIT') =~ /^\d+$/,
+		1, "$name: it goes on");
+	$holder->quit;
+}
+
+# Beside a scan that is several times slower.
+sub nobody_waits_for_cached_files
+{
+	my $name = 'a slower scan of cached files';
+	my $company = session_with($node, @library);
+	my $pid = pid_of($company);
+
+	start_query($company, 'SELECT scan_slowly(1000)');
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_ringctl_rings WHERE pid = $pid")
+	  or die 'the slower scan does not begin';
+	never_sleeps(200, $name);
+	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
+	waits_for_nobody(join('; ', ('SELECT sum(id) FROM big') x 10),
+		join("\n", (sum_to($pages)) x 10), "$name: ten scans");
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	finish_query($company);
+	$company->{stderr} = '';
+	$company->quit;
+}
+
+# --- dead pages -----------------------------------------------------------------
+
+sub bulk_reads
+{
+	return $node->safe_psql('postgres',
+		q(SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND context = 'bulkread'));
+}
+
+# The row, the blocks and the reads of a LIMIT 1 that passes the dead pages, which are
+# not in shared buffers.
+sub first_of_queue
+{
+	my @settings = @_;
+	my $session =
+	  session_with($node, @settings, synchronize_seqscans => 'off');
+	my $query = 'SELECT id FROM queue LIMIT 1';
+
+	evict_pages($session, 'queue');
+	my $before = bulk_reads();
+	my $plan = $session->query_safe("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) $query");
+	my ($hit) = $plan =~ /"Shared Hit Blocks": (\d+)/;
+	my ($read) = $plan =~ /"Shared Read Blocks": (\d+)/;
+	quit_and_wait($session);
+	my $reads = bulk_reads() - $before;
+
+	$session = session_with($node, @settings, synchronize_seqscans => 'off');
+	my $row = $session->query_safe($query);
+	$session->quit;
+	return ($row, $hit + $read, $reads);
+}
+
+sub limit_over_dead_pages
+{
+	my $name = 'LIMIT over dead pages';
+	my ($row, $blocks, $reads) = first_of_queue();
+	my ($our_row, $our_blocks, $our_reads) = first_of_queue(@library);
+
+	cmp_ok($blocks, '>', 0.8 * $pages, "$name: the server passes them all");
+	is($our_row, $row, "$name: the row");
+	cmp_ok($our_blocks, '<=', 1.1 * $blocks,
+		"$name: no more blocks than the server's, and what look-ahead asks for");
+	cmp_ok($our_reads, '<=', 1.1 * $reads + 8, "$name: in as few reads");
+}
+
+# The first times, each query keeps some pages of those that it read.  A scan of all
+# has been there before: what it lends is used once.
+sub first_pages_stay
+{
+	foreach my $blocks (20, 43, 200, 500)
+	{
+		my $session = session_with($node, @library, synchronize_seqscans => 'off');
+
+		$session->query_safe('SELECT count(*) FROM big');
+		evict_pages($session, 'big');
+		cmp_ok($session->query_safe("SELECT read_first($blocks, 20)"),
+			'>=', $blocks, "the first $blocks blocks are read");
+		# not "none": two rings may go on to take a few buffers from each other
+		cmp_ok($session->query_safe("SELECT read_first($blocks, 20)"),
+			'<=', 20 * $blocks / 100, "of the first $blocks blocks 1 % at most are read from then on");
+		$session->quit;
+	}
+}
+
+# --- memory ---------------------------------------------------------------------
+
+# A user without privileges sets all that a user may as far as it goes, and opens
+# cursors.
+sub memory_has_bounds
+{
+	configure($node, shared_buffers => '128MB');
+	my $session = session_with($node, @library);
+	$session->query_safe('SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM big');
+	quit_and_wait($session);
+
+	cursors_hold('one', 1500, 2048);
+	# What rings of a large table need is bounded for all sessions together.
+	cursors_hold('big', 200, 65536);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'), 0, 'no ring is left');
+}
+
+sub cursors_hold
+{
+	my ($relation, $n, $most) = @_;
+	my $name = "$n cursors of $relation";
+	my $before = shared_memory();
+	my $session = session_with($node, @library);
+
+	$session->query_safe(
+		q(SET SESSION AUTHORIZATION plain;
+SELECT set_config(name, CASE WHEN name ~ 'threshold' THEN '0' ELSE max_val END, false)
+FROM pg_settings WHERE name ~ '^pg_ringctl' AND context = 'user' AND vartype = 'integer'));
+	is($session->query_safe('SHOW pg_ringctl.scan_ring'), '16GB', "$name: the setting");
+	$session->query_safe("BEGIN; SELECT open_cursors($n, '$relation')");
+	cmp_ok(shared_memory() - $before, '<=', $most, "$name: kB of shared memory while they are open");
+	$session->query_safe('COMMIT; RESET SESSION AUTHORIZATION');
+	quit_and_wait($session);
+	cmp_ok(shared_memory() - $before, '<=', 0, "$name: kB of shared memory that stay when the session is gone");
+}
+
+# --- instructions ---------------------------------------------------------------
+
+# Of a backend that runs the statement so often.
+sub instructions
+{
+	my ($statement, $n, @options) = @_;
+	my $in = "$statement;\n" x $n;
+	my ($out, $err);
+
+	IPC::Run::run(
+		[
+			'valgrind', '--tool=callgrind', '--callgrind-out-file=/dev/null',
+			'postgres', '--single', '-D', $node->data_dir, @options, 'postgres'
+		],
+		'<', \$in, '>', \$out, '2>', \$err);
+	return $err =~ /Collected : (\d+)/ ? $1 : die "no instructions were counted: $err";
+}
+
+sub instructions_of_small_scans
+{
+	my %statements = (
+		'look-ups' => 'SELECT look_up(3000)',
+		'a correlated rescan' =>
+		  'SELECT sum((SELECT id FROM one WHERE id <> x)) FROM generate_series(1, 3000) x',
+		'partitions' => 'SELECT count(*) FROM parts');
+
+  SKIP:
+	{
+		skip 'valgrind is missing', scalar keys %statements
+		  if system('valgrind --version >/dev/null 2>&1') != 0;
+
+		foreach my $name (sort keys %statements)
+		{
+			my $statement = $statements{$name};
+			my @library_option = ('-c', 'session_preload_libraries=pg_ringctl');
+			my $stock = instructions($statement, 11) - instructions($statement, 1);
+			my $ours = instructions($statement, 11, @library_option) -
+			  instructions($statement, 1, @library_option);
+
+			cmp_ok($ours / $stock, '<=', 1.01, "instructions of $name, over the server's");
+		}
+	}
+}

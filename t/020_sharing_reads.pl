@@ -1,0 +1,322 @@
+# Claims: if reads cost, scans of one table that run at the same time share them:
+# the pages that one scan has read, the others find in its ring, which grows for
+# them and leaves nothing behind.  If reads cost nothing, or if the user says so, no
+# scan shares; nor does a scan before it has asked for 256 blocks.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use RingctlTest;
+use RingctlSharing;
+
+slow_reads(200);
+my $node = new_sharing_node('main', effective_io_concurrency => 2);
+
+in_step();
+all_pinned();
+reads_at_once();
+leaves_hot_pages();
+short_scans();
+does_not_share();
+starts_where_the_server_is();
+rows_add_up($node, 'sharing');
+files_are_cached();
+stop_looking();
+$node->stop;
+log_is_clean($node, 'sharing');
+done_testing();
+
+
+# Scans of several tables share at the same time, and evict nothing that is used.
+# The server's own rings would take 4 * 256 kB.
+sub leaves_hot_pages
+{
+	my $name = 'hot pages';
+	my @hot = map { "hot$_" } 1 .. 4;
+	my @big = map { "many$_" } 1 .. 3;
+	my $list = join(', ', map { "'$_'::regclass" } @hot);
+	my $count = "SELECT count(*) FROM pg_buffercache WHERE relfilenode IN (SELECT pg_relation_filenode(r) FROM unnest(ARRAY[$list]) r)";
+
+	my ($hot, $left, $shared) = (0, 0, 0);
+
+	load_clean_table($_) foreach @big;
+	foreach my $table (@hot)
+	{
+		load_table($node, $table, 1600);
+		ask("VACUUM $table");
+	}
+
+	# Their windows are small: on a busy machine a scan may fall too far behind, and
+	# its ring then gives buffers up and takes others.
+	for (my $try = 0; $try < $tries && ($shared == 0 || $left < 0.98 * $hot); $try++)
+	{
+		my @sessions = map { session($node) } 1 .. 6;
+
+		forget_pages($_) foreach @big;
+		foreach my $table (@hot)
+		{
+			ask("SELECT count(*) FROM $table") foreach 1 .. 4;
+		}
+		$hot = ask($count);
+		foreach my $n (0 .. 5)
+		{
+			start_query($sessions[$n], "SELECT $check FROM $big[$n % 3]");
+		}
+		ends_complete($_, $name) foreach @sessions;
+		$left = ask($count);
+		$shared = ask("SELECT sum(scan_sharing_blks_hit) FROM pg_ringctl_stats WHERE relname ~ '^many'");
+	}
+	cmp_ok($left, '>=', 0.98 * $hot, "$name: all of $hot stay");
+	cmp_ok($shared, '>', 0, "$name: the scans did share");
+	ask("DROP TABLE $_") foreach @hot, @big;
+}
+
+# Two scans of a new table, each with a lane of gates, all closed but those that
+# it has gone through.  They come to the first of these gates and pass each other
+# at each one up to the second, behind which the second scan stands then.  Returns
+# the sessions, their processes, those that hold the gates, and what waits until
+# a scan stands at a gate, and opens one.
+sub two_in_step
+{
+	my ($table, $begin, $middle) = @_;
+	my @sessions = map { session($node) } 0 .. 1;
+	my @pids = map { pid_of($_) } @sessions;
+	my ($lanes, $stands_at, $open) = close_lanes(@pids);
+
+	load_clean_table($table);
+	$open->(0, $_) foreach (1 .. $begin - 1);
+	foreach my $lane (0 .. 1)
+	{
+		# The second one starts at what the first one has asked for.
+		start_query($sessions[$lane],
+			"SELECT $check FROM $table WHERE through_gates(id, $lane + 3)");
+		$stands_at->($lane, $begin + $lane);
+	}
+
+	foreach my $gate ($begin + 1 .. $middle)
+	{
+		$open->(0, $gate - 1);
+		$stands_at->(0, $gate);
+		$open->(1, $gate);
+		$stands_at->(1, $gate + 1);
+	}
+	return (\@sessions, \@pids, $lanes, $stands_at, $open);
+}
+
+# Two scans, each of which gets as far in front of the other as between two
+# gates, and then only one of them: every page is read once.
+sub in_step
+{
+	my $name = 'in step';
+	my $begin = 6;
+	my $middle = 16;
+	my ($sessions, $pids, $lanes, $stands_at, $open) =
+	  two_in_step('steps', $begin, $middle);
+	my $grown = rings($pids->[1], 'ring_buffers');
+	cmp_ok($grown, '>', 400, "$name: the ring keeps what is between two gates");
+
+	# The first one stays in front.
+	$open->(0, $_) foreach ($middle, $middle + 1);
+	$stands_at->(0, $middle + 2);
+	foreach my $gate ($middle + 1 .. $gates - 2)
+	{
+		$open->(1, $gate);
+		$stands_at->(1, $gate + 1);
+		$open->(0, $gate + 1);
+		$stands_at->(0, $gate + 2) if $gate + 2 <= $gates;
+	}
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
+		'<', $grown / 4, "$name: one that follows gets a small ring");
+	$open->(1, $gates - 1);
+	$stands_at->(1, $gates);
+	$open->(0, $gates);
+	ends_complete($sessions->[0], "$name, the first");
+
+	# The other one goes on alone, to where it has begun.
+	$open->(1, $_) foreach (1 .. $begin - 2, $gates);
+	$stands_at->(1, $begin - 1);
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
+		'<', $grown / 2, "$name: the last one's ring stays small");
+	$open->(1, $_) foreach ($begin - 1, $begin);
+	ends_complete($sessions->[1], "$name, the second");
+	$_->quit foreach @$lanes;
+
+	is( counters(
+			$node,
+			'steps',
+			"scans, blocks, blks_read BETWEEN $pages AND 1.4 * $pages, scan_sharing_blks_hit > 0.5 * $pages, scan_sharing_waits, escapes_pinned + escapes_dirty + escapes_adopted"
+		),
+		'2|' . 2 * $pages . '|t|t|0|0',
+		"$name: one has read for both");
+	nothing_is_pinned($node, 'steps', $name);
+}
+
+# What is in a ring that is shared may be pinned by others, all of it: then it
+# grows, rather than leave anything behind.
+sub all_pinned
+{
+	my $name = 'all pinned';
+	my $begin = 6;
+	my $middle = 14;
+	my ($sessions, $pids, $lanes, $stands_at, $open) =
+	  two_in_step('pinned', $begin, $middle);
+
+	# A cursor keeps the page of its row pinned.
+	my @before = map { rings($_, 'ring_buffers') } @$pids;
+	my $pinner = session($node);
+	my @blocks = split /\n/, ask(q(
+SELECT relblocknumber FROM pg_buffercache
+ WHERE relfilenode = pg_relation_filenode('pinned') AND relforknumber = 0));
+	$pinner->query_safe(
+		join(';', 'BEGIN',
+			map {
+				"DECLARE c$_ CURSOR FOR SELECT FROM pinned WHERE ctid = '($_,1)'; FETCH 1 FROM c$_"
+			} @blocks));
+	cmp_ok(@blocks, '>=', $before[0] + $before[1] - 2 * 16,
+		"$name: these are all there are");
+	$open->(0, $middle);
+	$stands_at->(0, $middle + 1);
+	$open->(1, $middle + 1);
+	$stands_at->(1, $middle + 2);
+	my @after = map { rings($_, 'ring_buffers') } @$pids;
+	cmp_ok($after[0] + $after[1],
+		'>', $before[0] + $before[1],
+		"$name: a ring grows");
+	$pinner->quit;
+
+	$open->(0, $_) foreach ($middle + 1 .. $gates);
+	$open->(1, $_) foreach (1 .. $begin, $middle + 2 .. $gates);
+	ends_complete($sessions->[$_], "$name, scan $_") foreach 0 .. 1;
+	$_->quit foreach @$lanes;
+	is( counters($node, 'pinned', 'scans, blocks, escapes_pinned'),
+		'2|' . 2 * $pages . '|0',
+		"$name: nothing stays behind");
+	nothing_is_pinned($node, 'pinned', $name);
+}
+
+# Where there is nobody to share with, a parallel scan, too, starts where the server
+# knows another one to be.
+sub starts_where_the_server_is
+{
+	my $name = "the server's start";
+	my %parallel = (
+		max_parallel_workers => 1,	# so one worker, whatever the plan says
+		max_parallel_workers_per_gather => 2,
+		parallel_leader_participation => 'off');
+	my $query = 'SELECT (array_agg(id))[1] FROM known';
+
+	load_table($node, 'known', $pages);
+	forget_pages('known');
+	my $gate = close_gate($node);
+	my ($held) =
+	  session_at_gate('known', 1500, 'pg_ringctl.scan_sharing' => 'off');
+	my $session = session_with($node, %parallel);
+
+	like($session->query_safe("EXPLAIN $query"),
+		qr/Parallel Seq Scan/, "$name: the plan is parallel");
+	cmp_ok($session->query_safe($query), '>', 1400, $name);
+	$session->quit;
+	open_gate($gate);
+	ends_complete($held, $name);
+}
+
+# Two scans that just run: they read little more than the table.  Should the
+# machine let one of them alone for too long, they need not.
+sub reads_at_once
+{
+	my $name = 'reads at once';
+	my $reads;
+	my $table;
+
+	for (my $try = 0; $try < $tries && !(defined $reads && $reads <= 1.5 * $pages); $try++)
+	{
+		$table = "together$try";
+		two_at_once($table, $name);
+		$reads = counters($node, $table, 'blks_read');
+	}
+	cmp_ok($reads, '<=', 1.5 * $pages, "$name: fewer than two tables");
+	is( counters(
+			$node,
+			$table,
+			'scan_sharing_blks_hit > 0, escapes_pinned + escapes_adopted < 0.01 * blocks, escapes_dirty'
+		),
+		't|t|0',
+		"$name: shared");
+	nothing_is_pinned($node, $table, $name);
+}
+
+# A scan that is left before it has asked for 256 blocks never shares.
+sub short_scans
+{
+	my $name = 'short scans';
+	my $gate = close_gate($node);
+	my @sessions = map { session($node) } 0 .. 1;
+	my @pids = map { pid_of($_) } @sessions;
+
+	load_clean_table('short');
+	foreach my $i (0 .. 1)
+	{
+		start_query($sessions[$i],
+			'SELECT count(*) FROM (SELECT id FROM short WHERE through_gate(id, '
+			  . (60 + 40 * $i)
+			  . ') LIMIT 150) s');
+		wait_at_gate($node, $pids[$i]);
+	}
+	open_gate($gate);
+	foreach my $session (@sessions)
+	{
+		is(finish_query($session), 150, "$name: the rows");
+		$session->quit;
+	}
+	is(counters($node, 'short', 'scans, scan_sharing_blks_hit, scan_sharing_waits'),
+		'2|0|0', "$name: nothing is shared");
+}
+
+# Where one said so, each scan is alone.
+sub does_not_share
+{
+	my %cases = (
+		'scan_sharing off' => { 'pg_ringctl.scan_sharing' => 'off' },
+		'a fixed ring' => { 'pg_ringctl.scan_ring' => '1MB' },
+		'synchronize_seqscans off' => { 'synchronize_seqscans' => 'off' },
+		'observed' => { 'pg_ringctl.mode' => 'observe' },
+		'no room for a window' => { 'pg_ringctl.max_ring' => '256kB' });
+	my $n = 0;
+
+	foreach my $name (sort keys %cases)
+	{
+		my $table = 'alone' . ++$n;
+
+		two_at_once($table, $name, %{ $cases{$name} });
+		is(counters($node, $table, 'scans, scan_sharing_blks_hit, scan_sharing_waits'),
+			'2|0|0', "$name: nothing is shared");
+	}
+}
+
+# Where the operating system has the files, a read costs next to nothing.  A process
+# that gets no processor for a while may take that for a read that cost: then it
+# may share, but it does not wait.
+sub files_are_cached
+{
+	my $name = 'cached files';
+	my $shared = '';
+
+	delete @ENV{qw(LD_PRELOAD SLOW_READ_US)};
+	stop_looking();
+	$node->restart;
+	look_at($node);
+	for (my $try = 0; $try < $tries && $shared ne '0'; $try++)
+	{
+		two_at_once("cached$try", $name);
+		is(counters($node, "cached$try", 'scans, scan_sharing_waits'),
+			'2|0', "$name: nobody waits");
+		$shared = counters($node, "cached$try", 'scan_sharing_blks_hit');
+	}
+	is($shared, '0', "$name: nothing is shared");
+}
