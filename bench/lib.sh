@@ -4,7 +4,7 @@
 # single run is recorded as a line of a CSV file, and everything else is computed from that: it prints each contender
 # with median and range, and one line for each figure it is about: PASS or MISS. It runs on a private copy of a release
 # server, in a throwaway cluster, like the scripts in dev/. dev/bench keeps the CSV file and what a case prints, and
-# writes docs/benchmarks.md from these.
+# writes the pages in docs/benchmarks from these.
 # shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/fetch.sh"
@@ -47,6 +47,7 @@ pick() {
 # What the figures were measured on, and when.
 print_machine() {
 	printf 'date: %s\n' "$(date -u +%F)"
+	git_here -C "$CHECKOUT" log -1 --format='commit: %h' 2>/dev/null
 	printf 'machine: %s, %s cores, %s MB of memory, %s\n' \
 		"$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)" "$(jobs_count)" \
 		"$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo 2>/dev/null)" "$(uname -sr | sed 's/-.*//')"
@@ -158,6 +159,12 @@ files_of() {
 	local file
 	file=$CLUSTER/data/$(sql "SELECT pg_relation_filepath('$1')")
 	find "${file%/*}" -name "${file##*/}" -o -name "${file##*/}.*" | sort -t . -k 2n
+}
+
+# What is preloaded into a server, with SERVER_ENV, where reads are to be slow.
+build_slow_library() {
+	as_user cc -O2 -shared -fPIC -o "$WORK/slow.so" "$WORK/source-$MAJOR/bench/slow.c" -ldl 2>"$WORK/slow.log" ||
+		{ show_tail "$WORK/slow.log"; die "slow.c does not compile"; }
 }
 
 # What is in shared_buffers of tables that were made here leaves it.

@@ -1,0 +1,224 @@
+# bench/company.sh - what runs beside a statement that is measured; sourced, after lib.sh, by bench/harm; never run.
+#
+# The idea: the company is another session, with the same options as the one that is measured, which does one thing over
+# and over until it is ended, or has stopped in the middle of it:
+#   none     nothing
+#   equal    the same SELECT count(*)
+#   slower   the same, with a filter that makes it 3.5 times slower
+#   slowest  the same, with one that makes it 20 times slower: a report
+#   hung     COPY (SELECT * FROM big) TO STDOUT, to a client that does not read
+#   cursor   a cursor of which some rows were fetched, in a transaction that stays open
+#   limit    SELECT id FROM big LIMIT 1
+#   exists   SELECT EXISTS (SELECT 1 FROM big)
+#   dml      a DELETE of every thousandth row, rolled back
+# The case makes the table big, and calls `calibrate` before it asks for a slower one. Below that stand what is measured
+# so, and how two sides, ours and stock, take turns and are judged: $SIDES, $ROUNDS, $AGAIN.
+# shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034,SC2153
+
+COMPANY=()                      # the processes that are clients
+NAMED="PGAPPNAME=company"
+RUN_OFF="in the run-off"
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+# open_session OPTIONS [USER]: one that is fed line by line with `tell`, until `close_session`.
+open_session() {
+	rm -f "$WORK/told"
+	mkfifo "$WORK/told"
+	(become_user env "$NAMED" "PGOPTIONS=$1" "$BIN/psql" -X -A -t -q -v ON_ERROR_STOP=1 -d postgres -U "${2:-$PGUSER}" \
+		<"$WORK/told" >>"$WORK/answers" 2>&1) &
+	SESSION=$!
+	exec 9>"$WORK/told"
+}
+
+# tell STATEMENTS: and wait until they are done.
+tell() {
+	: >"$WORK/answers"
+	printf '%s;\n\\echo done\n' "$1" >&9
+	until grep -q -x done "$WORK/answers"; do
+		kill -0 "$SESSION" 2>/dev/null || { show_tail "$WORK/answers"; die "refused: $1"; }
+		sleep 0.02
+	done
+}
+
+close_session() {
+	exec 9>&-
+	wait "$SESSION"
+	until_seen 0 ""
+}
+
+# until_seen N CONDITION: until N sessions of the company are in that condition, or for half a minute.
+until_seen() {
+	local i
+	for ((i = 0; i < 300; i++)); do
+		[ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'company' $2")" != "$1" ] || return 0
+		sleep 0.1
+	done
+	die "the company is not where it should be: $1 sessions ${2:-in all}"
+}
+
+# --- how slow --------------------------------------------------------------------------------------------------------
+
+# calibrate: how long a scan takes now, alone in stock, and what md5 of every row adds to it where files are cached.
+calibrate() {
+	ALONE_MS=$(timed "SELECT count(*) FROM big")
+	[ "${CALIBRATED:-}" = "$MAJOR" ] && return
+	CALIBRATED=$MAJOR
+	CACHED_MS=$ALONE_MS
+	MD5_MS=$(awk -v with="$(timed "SELECT count(*) FROM big WHERE md5(pad) <> ''")" -v without="$CACHED_MS" \
+		'BEGIN { print with - without }')
+}
+
+# slowed FACTOR: the count that takes FACTOR times as long. From 18 on a scan computes while others read for it.
+slowed() {
+	local hundredths i quals
+	hundredths=$(awk -v f="$1" -v alone="$ALONE_MS" -v cached="$CACHED_MS" -v md5="$MD5_MS" -v major="$MAJOR" \
+		'BEGIN { printf "%d", 100 * (f * alone - (major < 18 ? alone : cached)) / md5 }')
+	quals="(id % 100 >= $((hundredths % 100)) OR md5(pad) <> '')"
+	for ((i = 1; i <= hundredths / 100; i++)); do
+		quals="$quals AND md5(pad) <> '$i'"
+	done
+	printf 'SELECT count(*) FROM big WHERE %s' "$quals"
+}
+
+# --- company ---------------------------------------------------------------------------------------------------------
+
+# over_and_over OPTIONS STATEMENTS
+over_and_over() {
+	printf '%s\n' "$2" | as_user tee "$WORK/company.pgbench" >/dev/null
+	(become_user env "$NAMED" "PGOPTIONS=$1" "$BIN/pgbench" -n -T 3600 -f "$WORK/company.pgbench" postgres \
+		>"$WORK/company.log" 2>&1) &
+	COMPANY+=($!)
+	until_seen 1 "AND query <> ''"
+}
+
+# A client that does not read: nobody takes anything out of the pipe.
+hang() {
+	rm -f "$WORK/unread"
+	mkfifo "$WORK/unread"
+	exec 8<>"$WORK/unread"
+	(become_user env "$NAMED" "PGOPTIONS=$1" "$BIN/psql" -X -q -d postgres -c "COPY (SELECT * FROM big) TO STDOUT" \
+		>"$WORK/unread" 2>"$WORK/company.log" 8<&-) &
+	COMPANY+=($!)
+	until_seen 1 "AND wait_event = 'ClientWrite'"
+}
+
+# begin_company KIND OPTIONS
+begin_company() {
+	COMPANY=()
+	case $1 in
+		none) return ;;
+		equal) over_and_over "$2" "SELECT count(*) FROM big" ;;
+		slower) over_and_over "$2" "$(slowed 3.5)" ;;
+		slowest) over_and_over "$2" "$(slowed 20)" ;;
+		limit) over_and_over "$2" "SELECT id FROM big LIMIT 1" ;;
+		exists) over_and_over "$2" "SELECT EXISTS (SELECT 1 FROM big)" ;;
+		dml) over_and_over "$2" "BEGIN; DELETE FROM big WHERE id % 1000 = 0; ROLLBACK" ;;
+		hung) hang "$2" ;;
+		cursor)
+			open_session "$2"
+			tell "BEGIN; DECLARE c CURSOR FOR SELECT * FROM big; MOVE 1000 IN c"
+			;;
+		*) die "no such company: $1" ;;
+	esac
+	sleep 0.2                   # it is under way
+}
+
+# end_company KIND: what it is at is cut short; what it has counted is there afterwards.
+end_company() {
+	case $1 in
+		none) return ;;
+		cursor) close_session; return ;;
+	esac
+	kill -0 "${COMPANY[@]}" 2>/dev/null || { show_tail "$WORK/company.log"; die "the company has failed"; }
+	sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'company'" >/dev/null
+	[ "$1" != hung ] || kill "${COMPANY[@]}"
+	wait "${COMPANY[@]}" 2>/dev/null
+	[ "$1" != hung ] || exec 8<&-
+	until_seen 0 ""
+}
+
+# --- what is measured beside it ---------------------------------------------------------------------------------------
+
+# loop N STATEMENT: as one statement.
+loop() {
+	echo "DO 'DECLARE x int; BEGIN FOR i IN 1..$1 LOOP $2; END LOOP; END'"
+}
+
+# times N STATEMENTS: as one command of psql, which is timed as a whole.
+times() {
+	local i
+	for ((i = 0; i < $1; i++)); do printf '%s; ' "$2"; done
+}
+
+# What takes microseconds depends on where the system puts two processes: the median of several sessions or slices.
+SLICES=5
+middle() {
+	sort -n | awk '{ v[NR] = $1 } END { if (NR > 0) print v[int((NR + 1) / 2)] }'
+}
+
+# looking N OPTIONS: milliseconds of a slice of N times EXISTS.
+looking() {
+	local i slices=()
+	for ((i = 0; i < SLICES; i++)); do
+		slices+=(-c "$(loop $(($1 / SLICES)) "PERFORM EXISTS (SELECT 1 FROM big)")")
+	done
+	as_user env "PGOPTIONS=$2" "$BIN/psql" -X -q -d postgres -c "SELECT 1" -c '\timing on' "${slices[@]}" |
+		sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | middle
+}
+
+# latency N OPTIONS: milliseconds of one transaction of pgbench, of N.
+latency() {
+	local i
+	echo "SELECT id FROM big LIMIT 1;" | as_user tee "$WORK/limit.pgbench" >/dev/null
+	for ((i = 0; i < SLICES; i++)); do
+		as_user env "PGOPTIONS=$2" "$BIN/pgbench" -n -t $(($1 / SLICES)) -f "$WORK/limit.pgbench" postgres 2>/dev/null |
+			sed -n 's/^latency average = \([0-9.]*\) ms/\1/p'
+	done | middle
+}
+
+# --- figures of time -------------------------------------------------------------------------------------------------
+
+# over CACHE CASE MEASURE: ours over stock's.
+over() {
+	ratio "$(median "$1" "$2" ours "$3")" "$(median "$1" "$2" stock "$3")"
+}
+
+between() {
+	awk -v least="$1" -v x="$2" -v most="$3" 'BEGIN { exit !(least < x && x < most) }'
+}
+
+# in_rounds COMMAND CACHE CASE MEASURE...: `COMMAND CACHE CASE SIDE SUFFIX` records the measures of one run; on both
+# sides, and judged.
+in_rounds() {
+	local cache=$2 case=$3 what again=''
+	RUN_WITH=$1
+	shift 3
+	take_turns "$ROUNDS" times "$SIDES" "$cache" "$case"
+	for what in "$@"; do
+		! between 1.1 "$(over "$cache" "$case" "$what")" 2 || again=yes
+	done
+	[ -z "$again" ] || take_turns "$AGAIN" "$RUN_OFF" "$SIDES" "$cache" "$case"
+	show_sides "^$MAJOR,$cache,$case,.*,ms,"
+	for what in "$@"; do
+		judge_time "$cache" "$case" "$what" "$again"
+	done
+}
+
+# run CACHE CASE SIDE ROUNDS: for take_turns.
+run() {
+	local suffix=''
+	[ "$4" != "$RUN_OFF" ] || suffix=" $RUN_OFF"
+	"$RUN_WITH" "$1" "$2" "$3" "$suffix"
+}
+
+# judge_time CACHE CASE MEASURE AGAIN
+judge_time() {
+	local first name="$MAJOR, $1, $2: $3"
+	first=$(over "$1" "$2" "$3")
+	if [ -n "$4" ] && between 1.1 "$first" 2; then
+		figure "$name, time over stock's (before the run-off $first)" "$(over "$1" "$2" "$3 $RUN_OFF")" "<=" 1.1
+	else
+		figure "$name, time over stock's" "$first" "<=" 1.1
+	fi
+}
