@@ -79,6 +79,38 @@ fetch_source() {
 	[ -n "$tarball" ] && printf '%s\n' "$tarball"
 }
 
+# fetch_program NAME SUITE...: a program of the Debian package of its name, unpacked into the cache, not installed, from
+# the first suite that has it; prints its path, so call it in a subshell.
+fetch_program() {
+	local name=$1 suite keep
+	shift
+	trap close_apt EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	keep=$(cache_dir)/programs
+	mkdir -p "$keep"
+	if [ ! -x "$keep/$name" ]; then
+		for suite in "$@"; do
+			if open_apt deb "$suite" &&
+				(cd "$APT_DIR" && private_apt apt-get download "$name") >>"$APT_DIR/log" 2>&1 &&
+				dpkg-deb -x "$APT_DIR/$name"_*.deb "$APT_DIR/root" && mv "$APT_DIR/root/usr/bin/$name" "$keep/"; then
+				break
+			fi
+		done
+		close_apt
+	fi
+	[ -x "$keep/$name" ] && printf '%s\n' "$keep/$name"
+}
+
+# find_program NAME...: the path of the first of these that is on the PATH, else of the first as Debian has it.
+find_program() {
+	local name
+	for name in "$@"; do
+		command -v "$name" && return
+	done
+	is_debian && fetch_program "$1" trixie sid
+}
+
 # missing_packages NAME...: a line for each that is not installed.
 missing_packages() {
 	local name
@@ -112,4 +144,13 @@ need_packages() {
 		die "could not install: ${missing[*]}"
 	fi
 	rm -f "$out"
+}
+
+# What building the extension and running its tests takes, beyond a server: which has no time zones of its own.
+need_tools() {
+	if is_debian && is_root; then
+		need_packages gcc libc6-dev make patch perl python3 libipc-run-perl tzdata
+	fi
+	have make || die "make is missing"
+	have cc || have gcc || die "a C compiler is missing"
 }
