@@ -67,7 +67,7 @@ PGFILEDESC = "pg_ringctl - rings of shared buffers, visible and tight"
 
 # What any running server passes; and what takes a small pool of its own, which
 # makes small tables big, and TAP tests, which start servers.
-PRIVATE_REGRESS = setup parameters clean dirty modify partitions parallel prewarm prewarm_all blocks stats explain pool scans policies limit readers
+PRIVATE_REGRESS = setup parameters clean dirty modify partitions parallel prewarm prewarm_all blocks stats explain pool scans policies limit readers index_scans
 ifeq ($(filter installcheck-private,$(MAKECMDGOALS)),)
 REGRESS = installed
 REGRESS_OPTS ?=

@@ -89,7 +89,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_all_kb'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
-'read a table, its indexes and its TOAST table, of all partitions, in the order of parts, as pg_ringctl_prewarm does; returns one row for each relation';
+'read a table with its indexes and its TOAST table, or all partitions of a partitioned table with theirs, in the order of parts, as pg_ringctl_prewarm does; returns one row for each relation';
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, bigint, text[], integer, text) IS
 'read a table with all its parts through a ring of this size in kB';
 
@@ -193,7 +193,7 @@ COMMENT ON COLUMN pg_ringctl_stats.datname IS 'name of the database; null for re
 COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan or prewarm';
+COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan, tidrangescan, bitmapscan, indexscan, toast, copy, index_build or prewarm';
 COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as another scan, a parallel scan as one';
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
@@ -227,17 +227,17 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_info() IS
-'how many rows pg_ringctl_stats has, how many were removed because there was no room, and when all were last reset';
+'number of rows in pg_ringctl_stats, numbers of rows, log entries and rings for which there was no room, and time of the last reset of all statistics';
 
 CREATE VIEW pg_ringctl_stats_info AS
     SELECT * FROM pg_ringctl_stats_info();
 
 COMMENT ON VIEW pg_ringctl_stats_info IS
-'how many rows pg_ringctl_stats has, how many were removed because there was no room, and when all were last reset';
+'number of rows in pg_ringctl_stats, numbers of rows, log entries and rings for which there was no room, and time of the last reset of all statistics';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
-COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows that were removed, since all were last reset, because there were more than pg_ringctl.max_entries';
-COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers that were dropped from the log because it was full';
-COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings since the server started for which there was no room: pg_ringctl_rings did not show them, or pg_ringctl_ring_slots did not show their slots';
+COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there were more than pg_ringctl.max_entries';
+COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers that were dropped from the log, or not logged, because it was full';
+COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings, since the server started, that pg_ringctl_rings did not show, or whose slots pg_ringctl_ring_slots did not show, because there was no room';
 COMMENT ON COLUMN pg_ringctl_stats_info.stats_reset IS 'when all statistics were last reset';
 
 CREATE FUNCTION pg_ringctl_stats_reset(
@@ -248,7 +248,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_reset(oid, oid) IS
-'reset the statistics of a relation, of a database, or all (0 stands for any); relations of several databases may have the same OID';
+'reset the statistics of a relation, of a database, or all (0 stands for any); relations of different databases may have the same OID';
 
 --
 -- live rings
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'the rings that scans and prewarms read through now, one row for each process and stream';
+'the rings that scans and prewarms read through now, one row for each reader in each process';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';
@@ -309,13 +309,13 @@ COMMENT ON COLUMN pg_ringctl_rings.datname IS 'name of the database; null for re
 COMMENT ON COLUMN pg_ringctl_rings.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_rings.relname IS 'name of the relation; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_rings.kind IS 'kind of reader: seqscan or prewarm';
-COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: chosen, scan_ring, policy, argument (of a function), max_ring (capped), server (only observed) or none (a prewarm without a ring)';
+COMMENT ON COLUMN pg_ringctl_rings.kind IS 'kind of reader, as in pg_ringctl_stats';
+COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: chosen, scan_ring, policy, argument (of a function), max_ring (capped), server (only observed) or none (a prewarm or index scan that reads without a ring)';
 COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if the process reads without a ring';
 COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers; 0 if the process reads without a ring';
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the slot that was used last, counted from 0';
-COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for, and not yet handed out to the reader';
+COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since scan_start';
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty';
@@ -390,10 +390,10 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.datname IS 'name of the database; null f
 COMMENT ON COLUMN pg_ringctl_ring_slots.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_ring_slots.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if its buffer was let go and not used since';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if its buffer was let go and not used since then';
 COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold this block?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
@@ -430,14 +430,14 @@ CREATE VIEW pg_ringctl_progress AS
       FROM pg_ringctl_progress() p
            LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid
            LEFT JOIN pg_catalog.pg_class c
-                  ON c.oid = p.relid AND (p.datid = 0::pg_catalog.oid OR d.datname = pg_catalog.current_database())
+                  ON c.oid = p.relid AND (c.relisshared OR d.datname = pg_catalog.current_database())
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_progress IS
 'progress of the prewarms of all sessions, one row for each command that runs';
 COMMENT ON COLUMN pg_ringctl_progress.pid IS 'process ID of the process that runs the command';
-COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database; 0 for relations shared by all databases';
-COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of the database; null for relations shared by all databases';
+COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database that the process is connected to';
+COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of that database';
 COMMENT ON COLUMN pg_ringctl_progress.relid IS 'OID of the relation that is read now';
 COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';
@@ -491,7 +491,7 @@ COMMENT ON COLUMN pg_ringctl_escapes.schemaname IS 'name of the schema that the 
 COMMENT ON COLUMN pg_ringctl_escapes.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_escapes.relforknumber IS 'fork of the relation';
 COMMENT ON COLUMN pg_ringctl_escapes.relblocknumber IS 'block of the relation';
-COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (another process used the page, too, so the page is of use)';
+COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (another process used the page, too, so the page is useful)';
 COMMENT ON COLUMN pg_ringctl_escapes.pid IS 'process ID of the process that had the ring';
 COMMENT ON COLUMN pg_ringctl_escapes.escaped_at IS 'when the buffer escaped';
 COMMENT ON COLUMN pg_ringctl_escapes.isdirty IS 'is the page dirty now?';
@@ -513,9 +513,9 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_reclaim(regclass) IS
-'evict the escaped buffers of a relation, or of all its partitions, except for those that are pinned or used by other processes';
+'evict the escaped buffers of a relation, or of all its partitions, except for those that are pinned, adopted or used again';
 COMMENT ON FUNCTION pg_ringctl_reclaim_all() IS
-'evict the escaped buffers of all relations, except for those that are pinned or used by other processes';
+'evict the escaped buffers of all relations, except for those that are pinned, adopted or used again';
 
 CREATE FUNCTION pg_ringctl_pollution(
     OUT reltablespace oid,
@@ -610,7 +610,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_last_scans() IS
-'the scans of this session''s last statement that had any, one row for each process that took part (worker: number of the parallel worker, or null)';
+'the scans of this session''s last statement that had any, one row for each scan and process that took part (worker: number of the parallel worker, or null)';
 
 CREATE FUNCTION pg_ringctl_resolve(
     relation regclass,
@@ -634,12 +634,13 @@ COMMENT ON FUNCTION pg_ringctl_resolve(regclass) IS
 -- policies of relations
 --
 
--- The sizes may be given as text or as integers, the one as this, the other as that.
+-- Each size may be given as text or as an integer, independently of the other.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring "any" DEFAULT NULL,
     scan_threshold "any" DEFAULT NULL,
-    dirty_pages text DEFAULT NULL)
+    dirty_pages text DEFAULT NULL,
+    index_read_ahead boolean DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -649,14 +650,15 @@ CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring text,
     scan_threshold text DEFAULT NULL,
-    dirty_pages text DEFAULT NULL)
+    dirty_pages text DEFAULT NULL,
+    index_read_ahead boolean DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, "any", "any", text) IS
-'set the policy of a relation, which replaces its old policy: the values of the parameters with these names for scans of the relation (null: as the parameter says)';
-COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text) IS
+COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, "any", "any", text, boolean) IS
+'set the policy of a relation, and replace its old policy: the values of the parameters with these names for scans of the relation (null: the policy does not set it)';
+COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text, boolean) IS
 'set the policy of a relation, with all values as text';
 
 CREATE FUNCTION pg_ringctl_drop_policy(relation regclass)
@@ -673,22 +675,23 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_ringctl_drop_all_policies() IS
-'drop the policies of all relations of this database, all of which the user must own; returns how many policies were dropped';
+'drop the policies of all relations of this database; the user must own all relations that have one; returns how many policies were dropped';
 
 CREATE FUNCTION pg_ringctl_parse_policy(
     label text,
     OUT scan_ring text,
     OUT scan_threshold text,
-    OUT dirty_pages text)
+    OUT dirty_pages text,
+    OUT index_read_ahead text)
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_ringctl_parse_policy(text) IS
-'the settings of a policy that is given as the text of a security label; pg_ringctl_policies shows these';
+'the settings of a policy that is given as the text of a security label; the view pg_ringctl_policies uses this function';
 
 CREATE VIEW pg_ringctl_policies AS
     SELECT l.objoid AS relid, n.nspname AS schemaname, c.relname,
-           p.scan_ring, p.scan_threshold, p.dirty_pages
+           p.scan_ring, p.scan_threshold, p.dirty_pages, p.index_read_ahead
       FROM pg_catalog.pg_seclabel l
            JOIN pg_catalog.pg_class c ON c.oid = l.objoid
            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -704,8 +707,9 @@ COMMENT ON COLUMN pg_ringctl_policies.relname IS 'name of the relation';
 COMMENT ON COLUMN pg_ringctl_policies.scan_ring IS 'value of pg_ringctl.scan_ring for scans of the relation; null: as the parameter says';
 COMMENT ON COLUMN pg_ringctl_policies.scan_threshold IS 'value of pg_ringctl.scan_threshold for scans of the relation; null: as the parameter says';
 COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'value of pg_ringctl.dirty_pages for scans of the relation; null: as the parameter says';
+COMMENT ON COLUMN pg_ringctl_policies.index_read_ahead IS 'value of pg_ringctl.index_read_ahead for index scans of the relation; null: as the parameter says';
 
--- Not in C: a DROP EXTENSION, of whatever extension, must work without the library.
+-- Not in C: DROP EXTENSION of any extension must work without the library.
 CREATE FUNCTION pg_ringctl_warn_of_policies() RETURNS event_trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -721,7 +725,8 @@ BEGIN
             ELSE format('%s policies stay behind as security labels', policies) END
             USING DETAIL = 'A dump with security labels of pg_ringctl cannot be restored where its library is not loaded.',
                   HINT = 'To drop them, run SELECT pg_ringctl_drop_all_policies() before DROP EXTENSION. '
-                         'After it, run LOAD ''pg_ringctl'', and SECURITY LABEL FOR pg_ringctl ON TABLE ... IS NULL for each of them.';
+                         'After it, run in psql: LOAD ''pg_ringctl''; SELECT format(''SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL'', objtype, objname) '
+                         'FROM pg_seclabels WHERE provider = ''pg_ringctl'' \gexec';
     END IF;
 END $$;
 

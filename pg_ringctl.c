@@ -9,15 +9,20 @@
  * each other:
  *
  *	  src/compat.h      every difference between server majors
- *	  src/common/       arguments and relations that users name, rows that they
- *						get
+ *	  src/params.h      the configuration parameters
+ *	  src/ring_types.h  what all folders know of a ring
+ *	  src/common/       arguments and relations that users name, the rows that
+ *						they get, and functions in the place of heap's
  *	  src/policies/     policies of relations, kept as security labels
  *	  src/shmem/        shared memory: statistics, live rings, the log of
  *						escapes, the kill switch, progress
  *	  src/ring/         which ring a scan gets; and how a ring is watched,
  *						tended, sized and lent
  *	  src/sharing/      scans of one relation share their reads
- *	  src/readers/      the sequential scan, prewarm and its workers
+ *	  src/readers/      what reads a relation: sequential, TID range, bitmap
+ *						heap and index scans, COPY TO, index builds, fetches
+ *						of TOAST values, prewarm with its workers; and the
+ *						rings of bulk loads
  *	  src/sql/          what users call, and EXPLAIN
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
@@ -28,11 +33,13 @@
 
 #include <limits.h>
 
+#include "access/parallel.h"
 #include "compat.h"
 #include "shmem/kill_switch.h"
 #include "sql/sql_explain.h"
 #include "policies/policies.h"
 #include "params.h"
+#include "ring/plan.h"
 #include "ring/ring.h"
 #include "readers/executor.h"
 #include "readers/utility.h"
@@ -50,6 +57,7 @@ bool		param_scan_sharing = true;
 bool		param_free_buffers_first = true;
 int			param_write_ring = -1;
 bool		param_index_read_ahead = false;
+int			param_index_read_ahead_after = 16;
 int			param_headroom = 2;
 int			param_max_ring = -1;
 bool		param_track = true;
@@ -70,31 +78,35 @@ static const struct config_enum_entry dirty_pages_options[] = {
 };
 
 /*
- * The result depends on nothing but the value.  If a check hook refused in a
- * parallel worker what it has accepted in the leader, the worker would fail.
+ * The result depends on nothing but the value.  If a check hook rejected a
+ * value in a parallel worker that it has accepted in the leader, the worker
+ * would fail.
  */
 static bool
-check_ring(const char *name, int value)
+check_ring(const char *name, int value, GucSource source)
 {
 	if (value <= 0 || value >= RING_MIN_KB)
+	{
+		/* Tell the user who sets it now, not whoever begins a session. */
+		if ((source == PGC_S_SESSION || source == PGC_S_TEST) && !InitializingParallelWorker)
+			policy_notice_cap(value, PG_INT64_MAX);
 		return true;
+	}
 	GUC_check_errdetail("\"%s\" must be -1, 0 or between %d kB and %d kB.",
 						name, RING_MIN_KB, RING_MAX_KB);
 	return false;
 }
 
 static bool
-check_scan_ring(int *newval, void **extra pg_attribute_unused(),
-				GucSource source pg_attribute_unused())
+check_scan_ring(int *newval, void **extra pg_attribute_unused(), GucSource source)
 {
-	return check_ring("pg_ringctl.scan_ring", *newval);
+	return check_ring("pg_ringctl.scan_ring", *newval, source);
 }
 
 static bool
-check_write_ring(int *newval, void **extra pg_attribute_unused(),
-				 GucSource source pg_attribute_unused())
+check_write_ring(int *newval, void **extra pg_attribute_unused(), GucSource source)
 {
-	return check_ring("pg_ringctl.write_ring", *newval);
+	return check_ring("pg_ringctl.write_ring", *newval, source);
 }
 
 static bool
@@ -157,7 +169,7 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.free_buffers_first",
 							 "Lets a scan leave its pages in shared buffers as long as there are free buffers.",
-							 "So an empty pool becomes warm, and nobody's page is evicted for that. "
+							 "An empty pool is filled that way, and no page is evicted. "
 							 "Only scans whose ring is chosen, on servers that keep a list of free buffers (17 and 18).",
 							 &param_free_buffers_first, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
@@ -167,6 +179,12 @@ define_scan_params(void)
 							 "Only btree indexes; as far as effective_io_concurrency lets them.",
 							 &param_index_read_ahead, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("pg_ringctl.index_read_ahead_after",
+							"Sets how many pages of its table an index scan must miss before it reads ahead.",
+							"0 means that it reads ahead from the first page on. For developers.",
+							&param_index_read_ahead_after, 16, 0, INT_MAX / 2,
+							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",

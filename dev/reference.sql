@@ -49,6 +49,7 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_parse_policy', 'scan_ring', true, 'value of pg_ringctl.scan_ring; null if the policy does not set it'),
     ('pg_ringctl_parse_policy', 'scan_threshold', true, 'value of pg_ringctl.scan_threshold; null if the policy does not set it'),
     ('pg_ringctl_parse_policy', 'dirty_pages', true, 'value of pg_ringctl.dirty_pages; null if the policy does not set it'),
+    ('pg_ringctl_parse_policy', 'index_read_ahead', true, 'value of pg_ringctl.index_read_ahead; null if the policy does not set it'),
     ('pg_ringctl_prewarm', 'relation', false, 'relation to be read: whatever has storage'),
     ('pg_ringctl_prewarm', 'ring', false, 'size of the ring of each process, such as `4MB`, or a number of kB; from 64 kB to 16 GB, 0: no ring, -1: the ring that a sequential scan would get'),
     ('pg_ringctl_prewarm', 'mode', false, '`buffer`: read into shared buffers; `read`: read, but not into shared buffers; `prefetch`: ask the operating system to read'),
@@ -113,6 +114,7 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_set_policy', 'scan_ring', false, 'value of pg_ringctl.scan_ring, such as `4MB`, or a number of kB'),
     ('pg_ringctl_set_policy', 'scan_threshold', false, 'value of pg_ringctl.scan_threshold, such as `1GB`, or a number of blocks'),
     ('pg_ringctl_set_policy', 'dirty_pages', false, 'value of pg_ringctl.dirty_pages'),
+    ('pg_ringctl_set_policy', 'index_read_ahead', false, 'value of pg_ringctl.index_read_ahead'),
     ('pg_ringctl_stats_reset', 'datid', false, 'OID of the database; 0: any'),
     ('pg_ringctl_stats_reset', 'relid', false, 'OID of the relation; 0: any');
 
@@ -214,12 +216,15 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo
 \echo '## EXPLAIN'
 \echo
-\echo '`EXPLAIN (RING)`, from 18 on, adds to each sequential scan the ring that it would get, and why; with `ANALYZE`, what the'
-\echo 'ring did: the columns of `pg_ringctl_stats` of the same names. With `VERBOSE`, each parallel worker has its own lines. In'
-\echo 'text, a scan without a ring has `Ring: none` and the reason, in the words of `pg_ringctl_resolve()` or, if it would get'
-\echo 'one, `left before it had read enough` or `never executed`. In other formats, the group `Ring` has `Attached`, which is'
-\echo 'false and has only `Reason` beside it then. Nodes that are no sequential scans (index, bitmap, TID, sample, function and'
-\echo 'foreign scans) have nothing: pg_ringctl gives them no ring.'
+\echo '`EXPLAIN (RING)`, from 18 on, adds to each sequential scan, TID range scan and bitmap heap scan the ring that it would'
+\echo 'get, and why; with `ANALYZE`, what the ring did: the columns of `pg_ringctl_stats` of the same names. With `VERBOSE`,'
+\echo 'each parallel worker has its own lines. In text, a scan without a ring has `Ring: none` and the reason, in the words of'
+\echo '`pg_ringctl_resolve()` or, if it would get one, `left before it had read enough` or `never executed`. In other formats,'
+\echo 'the group `Ring` has `Attached`, which is false and has only `Reason` beside it then.'
+\echo
+\echo 'Index scans have a line where `index_read_ahead`, or a ring of a given size, asks for something: `Read Ahead` with the'
+\echo 'blocks that were asked for ahead, found in shared buffers, read, and asked for in vain (`unconsumed`); or the ring; or'
+\echo 'the reason why there was neither. Other nodes have nothing.'
 \echo
 \echo '## Security labels'
 \echo

@@ -498,7 +498,7 @@ sub metrics_of_both
 			sort map {
 				my $labels = $_->{metric};
 				join(' ',
-					map    { "$_=$labels->{$_}" }
+					map { "$_=$labels->{$_}" }
 					  grep { exists $labels->{$_} }
 					  qw(__name__ server datname kind))
 			} ask(
@@ -717,7 +717,8 @@ sub pgwatch
 			'pgwatch',
 			sub {
 				return 0 if !-e "$temp/pgwatch.json";
-				foreach my $line (grep { /^\{.*\}$/ }
+				foreach my $line (
+					grep { /^\{.*\}$/ }
 					split(/\n/, slurp_file("$temp/pgwatch.json")))
 				{
 					my $measurement = decode_json($line);

@@ -3,8 +3,9 @@
 -- Claims: each sequential scan, TID range scan and bitmap heap scan says which
 -- ring it has and what it did with it, in every format; without ANALYZE, which
 -- it would get and why; a scan that has none says why not, and other nodes say
--- nothing; the numbers of a
--- rescanned, partitioned or parallel scan are those of all of it.
+-- nothing; an index scan says what it has read ahead, or why nothing, if anybody
+-- asked for that or for a ring; the numbers of a rescanned, partitioned or
+-- parallel scan are those of all of it.
 
 SELECT current_setting('server_version_num')::int < 180000 AS no_such_option \gset
 \if :no_such_option
@@ -344,4 +345,39 @@ SELECT rel, (ring -> 'Blocks')::int / blocks(rel::regclass) AS scans, (ring -> '
   FROM rings('SELECT g, (SELECT count(*) FROM hot h WHERE h.id > g OFFSET 0) FROM generate_series(1, 3) g')
  ORDER BY 1;
 DROP TABLE ring;
+
+--
+-- Index scans: where read-ahead, or a ring of a given size, is asked for
+--
+\c -
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+CREATE INDEX big_v ON big (v);
+ANALYZE big;
+SELECT fresh();
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150');
+SET pg_ringctl.index_read_ahead = on;
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150', 'RING');
+SELECT fresh();
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150');
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150');
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 AND id = 7', 'RING');
+SELECT fresh();
+SELECT n -> 'Read Ahead' -> 'Attached' AS attached, n -> 'Read Ahead' -> 'Blocks' AS blocks, n -> 'Read Ahead' ? 'Ring Buffers' AS ring
+  FROM (SELECT string_agg(line, E'\n')::jsonb AS plan
+          FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150', 'ANALYZE, RING, FORMAT json') line) p,
+       jsonb_path_query(plan, 'strict $.**?(@."Read Ahead".type() == "object")') n;
+DROP INDEX big_v;
+CREATE INDEX big_hash ON big USING hash (v);
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 LIMIT 150');
+DROP INDEX big_hash;
+-- only a ring, with the first pages left in the pool
+CREATE INDEX big_v ON big (v);
+RESET pg_ringctl.index_read_ahead;
+SET pg_ringctl.scan_ring = '256kB';
+SET pg_ringctl.scan_threshold = 100;
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150', 'RING');
+SELECT fresh();
+SELECT * FROM explain('SELECT filler FROM big WHERE v = 7 ORDER BY v LIMIT 150');
+DROP INDEX big_v;
 DROP FUNCTION explain, rings;

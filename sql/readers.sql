@@ -588,7 +588,7 @@ BEGIN
     EXECUTE command;
     hot := hot_survives();
     SELECT cached('indexed') <= t.ring_buffers_max, t.escapes_pinned + t.escapes_dirty = 0, t.scans, t.blocks = t.scans * blocks('indexed')
-      INTO in_ring, closed, scans, whole FROM stats('indexed', 'index build') t;
+      INTO in_ring, closed, scans, whole FROM stats('indexed', 'index_build') t;
     exact := exact();
     RETURN NEXT;
 END $$;
@@ -752,7 +752,7 @@ SELECT write_ring, what, l.*
 CREATE MATERIALIZED VIEW made AS SELECT id, v, filler, 'x'::text AS more FROM big;	-- has a TOAST table
 SELECT write_ring, l.* FROM unnest('{1MB, -1}'::text[]) write_ring, LATERAL load(write_ring, 'REFRESH MATERIALIZED VIEW made', 'made') l;
 DROP MATERIALIZED VIEW made;
-SELECT * FROM counted WHERE kind <> 'index build';	-- what it does is not counted
+SELECT * FROM counted WHERE kind <> 'index_build';	-- what it does is not counted
 -- freezes, and fails; with a trigger that reads and writes the table
 SELECT cached FROM load('1MB', 'COPY loaded FROM %L (FREEZE)');
 CREATE FUNCTION reads_and_writes() RETURNS trigger LANGUAGE plpgsql AS $$

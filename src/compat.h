@@ -54,20 +54,22 @@
 #define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
 #endif
 
-/* ProcessUtility() is the same everywhere, and long. */
+/* The parameters of ProcessUtility(), which are the same in all majors. */
 #define COMPAT_UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
 	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
 	DestReceiver *dest, QueryCompletion *qc
 #define COMPAT_UTILITY_ARGS		pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc
 
-/* 19 has REPACK, of which CLUSTER is a case. */
+/* In 19, CLUSTER is a form of REPACK. */
 #if PG_VERSION_NUM >= 190000
 #define COMPAT_CLUSTER_STMT		T_RepackStmt
 #else
 #define COMPAT_CLUSTER_STMT		T_ClusterStmt
 #endif
 
-/* The hook that is called when the planner builds its picture of a relation. */
+/*
+ * The hook that is called when the planner makes the RelOptInfo of a relation.
+ */
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
 typedef build_simple_rel_hook_type compat_relation_hook_type;
@@ -147,8 +149,9 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * How many reads may a stream over this relation have in progress at once, for
- * maintenance or not?  None in 17, because each read is synchronous.
+ * How many reads may a stream over this relation have in progress at once?
+ * maintenance: is the stream for maintenance?  The answer is 0 in 17, where
+ * all reads are synchronous.
  */
 static inline int
 compat_reads_at_once(Relation rel pg_attribute_unused(),
@@ -166,8 +169,8 @@ compat_reads_at_once(Relation rel pg_attribute_unused(),
 
 /*
  * How many buffers may such a stream look ahead, if no strategy limits it?
- * One read more than may be in progress at once.  In 17, a stream with
- * sequential access never looks ahead more than one read.
+ * Enough for one read more than may be in progress at once.  In 17, a stream
+ * with sequential access never looks ahead more than one read.
  */
 static inline int
 compat_lookahead_limit(Relation rel, bool maintenance)
@@ -207,8 +210,8 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 #endif
 
 /*
- * Functions that begin a scan got an argument in 19.  This is what nodes pass
- * there.
+ * Functions that begin a scan got the argument "flags" in 19.  Compute it as
+ * plan nodes do.
  */
 #if PG_VERSION_NUM >= 190000
 static inline uint32
@@ -265,8 +268,8 @@ compat_begin_seqscan(SeqScanState *node)
 }
 
 /*
- * Begin a scan as TidRangeNext() does, but of no block: the node sets its range
- * when it finds the scan there.
+ * Begin a scan as TidRangeNext() does, but with an empty range.  When the node
+ * finds that its scan has begun, it sets the range itself.
  */
 static inline TableScanDesc
 compat_begin_tidrangescan(TidRangeScanState *node)
@@ -362,8 +365,8 @@ compat_parallelscan_startblock_init(HeapScanDesc scan)
 }
 
 /*
- * Does an index scan hold the buffer of this heap block already?  From 19 on it
- * knows the block's number.
+ * Does an index scan hold the buffer of this heap block already?  From 19 on
+ * the scan knows the block's number.
  */
 static inline bool
 compat_fetch_holds_block(const IndexFetchHeapData *fetch, BlockNumber block)
@@ -377,8 +380,8 @@ compat_fetch_holds_block(const IndexFetchHeapData *fetch, BlockNumber block)
 
 /*
  * Let an index scan hold this pinned buffer of a heap block instead of the one
- * that it holds, and prune the page, as heapam_index_fetch_tuple() does when it
- * has read a block.
+ * that it holds, and prune the page.  heapam_index_fetch_tuple() does the same
+ * when it has read a block.
  */
 static inline void
 compat_fetch_set_buffer(IndexFetchHeapData *fetch, BlockNumber block pg_attribute_unused(),

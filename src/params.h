@@ -17,12 +17,13 @@
 #define RING_MIN_KB		64
 #define RING_MAX_KB		(16 * 1024 * 1024)
 
-/* What pg_ringctl does to a sequential scan: pg_ringctl.mode */
+/* What pg_ringctl does to scans: pg_ringctl.mode */
 typedef enum ScanMode
 {
-	MODE_CONTROL,				/* its ring is ours, and is kept closed */
-	MODE_OBSERVE,				/* its ring is the server's, and is watched */
-	MODE_OFF,					/* the scan is not touched */
+	MODE_CONTROL,				/* their rings are ours, and are kept closed */
+	MODE_OBSERVE,				/* their rings are the server's, and are
+								 * watched */
+	MODE_OFF,					/* the scans are not touched */
 } ScanMode;
 
 /* What happens to a page that the scan dirtied: pg_ringctl.dirty_pages */
@@ -43,6 +44,7 @@ extern bool param_scan_sharing;
 extern bool param_free_buffers_first;
 extern int	param_write_ring;
 extern bool param_index_read_ahead;
+extern int	param_index_read_ahead_after;
 extern int	param_headroom;
 extern int	param_max_ring;
 extern bool param_track;

@@ -25,13 +25,14 @@ typedef enum RingSource
 } RingSource;
 
 /*
- * The counts of a ring, besides the number of blocks asked for.  COUNT(name,
- * label) is a number, TIME(name, label) a time in microseconds.  The
- * statistics have sums of all of them, in this order, and EXPLAIN prints them
- * under their labels.
+ * The counts of a ring, besides the blocks asked for and consumed.
+ * COUNT(name, label) is a number, TIME(name, label) a time in microseconds.
+ * The statistics have sums of all of them, in this order, and EXPLAIN prints
+ * them under their labels.
  *
  * Always, blks_read = fills + reuses + escapes_pinned + escapes_adopted.
- * escapes_dirty and slots_lost are slots that were emptied, not reads.
+ * escapes_dirty and slots_lost are slots that were emptied, not reads.  An
+ * index scan that reads ahead without a ring counts its reads as fills.
  *
  *	blks_read		blocks read into a slot of the ring
  *	fills			reads into an empty slot
@@ -41,8 +42,8 @@ typedef enum RingSource
  *	escapes_adopted reads into a slot whose buffer was replaced because another
  *					process uses its page, too
  *	slots_lost		slots emptied because their buffer held another page
- *	unconsumed		blocks asked for that the reader did not get: it ended, or
- *					changed its direction
+ *	unconsumed		blocks asked for that the reader did not get, because it
+ *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring
  *	released		buffers let go because the ring shrank
  *	blks_shared		blocks found in shared buffers while scans shared reads
@@ -84,18 +85,24 @@ ring_blocks_hit(const RingCounts *counts)
 	return counts->blocks - counts->blks_read;
 }
 
-/*
- * The state of a slot's buffer when the slot was last tended; also the reason
- * of an escape.
- */
+/* The state of a slot's buffer when the slot was last tended. */
 typedef enum RingSlotState
 {
-	SLOT_FREE,
+	SLOT_FREE,					/* none of the following */
 	SLOT_PINNED,
 	SLOT_ADOPTED,				/* another process uses its page, too */
 	SLOT_DIRTY,
-	SLOT_LOST,					/* the buffer holds another page */
 } RingSlotState;
+
+/* Why a slot's buffer was not reused. */
+typedef enum EscapeReason
+{
+	ESCAPE_NONE,				/* it holds another page: nothing of ours
+								 * stays behind */
+	ESCAPE_PINNED,
+	ESCAPE_ADOPTED,				/* another process uses its page, too */
+	ESCAPE_DIRTY,
+} EscapeReason;
 
 /* What the ring knows of a slot, from its last look at it. */
 typedef struct RingSlot
@@ -113,7 +120,10 @@ tag_is_clear(const BufferTag *tag)
 	return tag->blockNum == InvalidBlockNumber;
 }
 
-/* Did the buffer hold a page at the last look?  If evicted, it holds none. */
+/*
+ * Did the buffer hold a page at the last look?  After an eviction it holds
+ * none.
+ */
 static inline bool
 slot_has_page(const RingSlot *slot)
 {

@@ -116,8 +116,7 @@ sub observe_for_a_database
 	is($node->safe_psql('postgres', 'SELECT sum(id) FROM observed'),
 		$sum, 'a scan that is observed');
 	is( counters(
-			$node,
-			'observed',
+			$node, 'observed',
 			'scans, blocks, escapes_dirty > 0, wal_flushes'),
 		"1|$pages|t|0",
 		'leaves its dirty pages behind, as the server does');
@@ -194,8 +193,9 @@ SELECT pg_describe_object(d.classid, d.objid, 0), o.oprname, o.oprleft::regtype,
  WHERE o.oprnamespace = 2200)),
 		't',
 		'nothing of what was planted is used');
-	is($node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
-		'0', 'and all policies can be dropped');
+	is( $node->safe_psql('planted', 'SELECT pg_ringctl_drop_all_policies()'),
+		'0',
+		'and all policies can be dropped');
 }
 
 # Two names in one pair of quotes are one file, which nobody finds; who sets the
@@ -217,5 +217,6 @@ sub library_that_is_missing
 		local $ENV{PGOPTIONS} = '-c session_preload_libraries=';
 		$node->safe_psql('locked', sprintf($preload, 'RESET'));
 	}
-	is($node->safe_psql('locked', 'SELECT 1'), '1', 'and after a RESET all can');
+	is($node->safe_psql('locked', 'SELECT 1'),
+		'1', 'and after a RESET all can');
 }

@@ -41,13 +41,16 @@ sub counters_start_from_zero
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( $node->safe_psql(
 			'postgres', qq(
-SELECT entries, entries_dropped, stats_reset > '$before' FROM pg_ringctl_stats_info)),
+SELECT entries, entries_dropped, stats_reset > '$before' FROM pg_ringctl_stats_info)
+		),
 		'0|0|t',
 		"$what: the counters start from zero");
 	is($node->safe_psql('postgres', 'SELECT sum(id) FROM big'),
 		$sum, "$what: a scan");
-	is(counters($node, 'big', 'scans, blocks, escapes_pinned + escapes_dirty'),
-		"1|$pages|0", "$what: is counted");
+	is( counters(
+			$node, 'big', 'scans, blocks, escapes_pinned + escapes_dirty'),
+		"1|$pages|0",
+		"$what: is counted");
 	rows_add_up($node, $what);
 }
 
@@ -63,10 +66,10 @@ sub shared_preload_libraries
 		$sum, 'a scan before CREATE EXTENSION');
 	$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
 	is(counters($node, 'big', 'scans, blocks, ring_buffers > 0'),
-		"1|$pages|t", 'is counted where the whole server preloads the library');
-	is( $node->safe_psql('template1', 'SHOW pg_ringctl.mode'),
-		'control',
-		'the parameters are there in every database');
+		"1|$pages|t",
+		'is counted where the whole server preloads the library');
+	is($node->safe_psql('template1', 'SHOW pg_ringctl.mode'),
+		'control', 'the parameters are there in every database');
 }
 
 sub restart

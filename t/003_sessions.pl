@@ -111,8 +111,8 @@ sub interleaved_cursors
 	{
 		foreach my $cursor (0 .. 7)
 		{
-			my $rows = $sessions[ $cursor / 2 ]->query_safe(
-				'FETCH 900 FROM c' . $cursor % 2);
+			my $rows = $sessions[ $cursor / 2 ]
+			  ->query_safe('FETCH 900 FROM c' . $cursor % 2);
 			$sums[$cursor] += $_ foreach split(/\n/, $rows);
 		}
 	}
@@ -124,8 +124,9 @@ sub interleaved_cursors
 	}
 	foreach my $table (qw(one two))
 	{
-		is(counters($node, $table, 'scans, blocks'),
-			'4|' . 4 * $pages, "interleaved cursors: scans and blocks of $table");
+		is( counters($node, $table, 'scans, blocks'),
+			'4|' . 4 * $pages,
+			"interleaved cursors: scans and blocks of $table");
 	}
 	rows_add_up($node, 'interleaved cursors');
 	agrees_on_blocks('interleaved cursors', qw(one two));
@@ -141,7 +142,9 @@ sub run_at_once
 	$node->pgbench(
 		"--no-vacuum --client=$clients --jobs=2 --transactions=$transactions",
 		0,
-		[ qr{processed: @{[$clients * $transactions]}/@{[$clients * $transactions]}} ],
+		[
+			qr{processed: @{[$clients * $transactions]}/@{[$clients * $transactions]}}
+		],
 		[qr{^$}],
 		"$name: every scan gets its rows",
 		{ "001_$name" => $script });
@@ -160,12 +163,15 @@ sub many_scans_at_once
 	run_at_once('many_scans', 6, 5,
 		join('', map { scan_and_check($_) } qw(three three four five)));
 
-	is(counters($node, 'three', 'scans, blocks'),
-		'60|' . 60 * $pages, 'many scans at once: of the same table');
-	is(counters($node, 'four', 'scans, blocks'),
-		'30|' . 30 * $pages, 'many scans at once: of another table');
-	is(counters($node, 'five', 'scans, blocks'),
-		'30|' . 30 * $pages, 'many scans at once: of a third table');
+	is( counters($node, 'three', 'scans, blocks'),
+		'60|' . 60 * $pages,
+		'many scans at once: of the same table');
+	is( counters($node, 'four', 'scans, blocks'),
+		'30|' . 30 * $pages,
+		'many scans at once: of another table');
+	is( counters($node, 'five', 'scans, blocks'),
+		'30|' . 30 * $pages,
+		'many scans at once: of a third table');
 	rows_add_up($node, 'many scans at once');
 	agrees_on_blocks('many scans at once', qw(three four five));
 }
@@ -180,8 +186,9 @@ sub many_tables_at_once
 
 	foreach my $table (@tables)
 	{
-		is(counters($node, $table, 'scans, blocks'),
-			'4|' . 4 * $pages, "many tables at once: $table");
+		is( counters($node, $table, 'scans, blocks'),
+			'4|' . 4 * $pages,
+			"many tables at once: $table");
 	}
 	rows_add_up($node, 'many tables at once');
 	agrees_on_blocks('many tables at once', @tables);
@@ -195,8 +202,9 @@ sub many_first_scans_at_once
 	run_at_once('first_scans', 6, 1,
 		"SET pg_ringctl.scan_ring = '512kB';\n" . scan_and_check('fresh'));
 
-	is(counters($node, 'fresh', 'scans, blocks, ring_buffers'),
-		'6|' . 6 * $pages . '|64', 'many first scans at once: counted');
+	is( counters($node, 'fresh', 'scans, blocks, ring_buffers'),
+		'6|' . 6 * $pages . '|64',
+		'many first scans at once: counted');
 	rows_add_up($node, 'many first scans at once');
 	agrees_on_blocks('many first scans at once', 'fresh');
 }
@@ -207,8 +215,9 @@ sub prewarms_at_once
 	run_at_once('prewarms', 4, 3,
 		"SELECT 1 / (blocks = $pages AND blocks = blks_hit + blks_read)::integer FROM pg_ringctl_prewarm('warmed', 256);\n"
 	);
-	is(counters($node, 'warmed', 'scans, blocks, ring_buffers', 'prewarm'),
-		'12|' . 12 * $pages . '|32', 'prewarms at once: counted');
+	is( counters($node, 'warmed', 'scans, blocks, ring_buffers', 'prewarm'),
+		'12|' . 12 * $pages . '|32',
+		'prewarms at once: counted');
 	rows_add_up($node, 'prewarms at once');
 }
 

@@ -46,7 +46,8 @@ sub counted_as_unfinished
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( counters(
-			$node, $table,
+			$node,
+			$table,
 			"scans - $scans_before, blocks - $blocks_before BETWEEN $middle AND $pages - 1, ring_buffers > 0"
 		),
 		'1|t|t',
@@ -76,8 +77,8 @@ sub cancelled_scan
 	load_table($node, 'cancelled', $pages);
 	foreach my $round (0 .. 2)
 	{
-		my ($scans, $blocks) = split(/\|/,
-			counters($node, 'cancelled', 'scans, blocks') || '0|0');
+		my ($scans, $blocks) =
+		  split(/\|/, counters($node, 'cancelled', 'scans, blocks') || '0|0');
 		my $gate = close_gate($node);
 
 		start_query($session,
@@ -93,7 +94,9 @@ SELECT count(*) > 0 FROM pg_buffercache
 		is($node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"),
 			't', 'cancel');
 		finish_query($session);
-		like($session->{stderr}, qr/canceling statement due to user request/,
+		like(
+			$session->{stderr},
+			qr/canceling statement due to user request/,
 			'cancel: the query fails');
 		$session->{stderr} = '';
 		open_gate($gate);
@@ -117,11 +120,14 @@ sub cancelled_rescan
 		$session, qq(
 SELECT sum(r.id)
   FROM generate_series(0, 4) n,
-       LATERAL (SELECT id FROM rescanned WHERE through_gate(id + $pages * n, 2 * $pages + $middle) OFFSET 0) r));
+       LATERAL (SELECT id FROM rescanned WHERE through_gate(id + $pages * n, 2 * $pages + $middle) OFFSET 0) r)
+	);
 	wait_at_gate($node, $pid);
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	finish_query($session);
-	like($session->{stderr}, qr/canceling statement due to user request/,
+	like(
+		$session->{stderr},
+		qr/canceling statement due to user request/,
 		'cancelled rescan: the query fails');
 	$session->{stderr} = '';
 	open_gate($gate);
@@ -144,13 +150,15 @@ sub scan_that_takes_too_long
 	my $gate = close_gate($node);
 
 	load_table($node, 'slow', $pages);
-	$session->query_safe(qq(
+	$session->query_safe(
+		qq(
 BEGIN;
 DECLARE c CURSOR FOR SELECT id FROM slow WHERE through_gate(id, $pages - 1);
 MOVE $middle FROM c;
 SET LOCAL statement_timeout = '100ms';));
 	fails(
-		$session, 'FETCH ALL FROM c',
+		$session,
+		'FETCH ALL FROM c',
 		qr/canceling statement due to statement timeout/,
 		'statement_timeout: the query fails');
 	$session->query_safe('ROLLBACK');
@@ -203,7 +211,8 @@ sub terminated_cursor
 	my $pid = pid_of($session);
 
 	load_table($node, $_, $pages) foreach qw(fetched held finished);
-	$session->query_safe(qq(
+	$session->query_safe(
+		qq(
 BEGIN;
 DECLARE c1 CURSOR FOR SELECT id FROM fetched;
 DECLARE c2 CURSOR WITH HOLD FOR SELECT id FROM held;
@@ -219,7 +228,8 @@ MOVE ALL FROM c3;));
 		counted_as_unfinished($table, 0, 0, "terminated cursor on $table");
 	}
 	is(counters($node, 'finished', 'scans, blocks'),
-		"1|$pages", 'terminated cursor: one that was finished is counted too');
+		"1|$pages",
+		'terminated cursor: one that was finished is counted too');
 }
 
 # A prewarm is too fast to be stopped where one wants: it is given a time in

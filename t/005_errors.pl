@@ -136,7 +136,8 @@ sub beside_a_cursor
 	my @rows;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$session->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM outside');
+	$session->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM outside');
 	push @rows, split(/\n/, $session->query_safe('FETCH 1000 FROM c'));
 	foreach my $round (1 .. 3)
 	{
@@ -157,15 +158,19 @@ sub error_in_where
 
 	foreach my $at (1, 2, 500, $pages - 1, $pages)
 	{
-		fails($session,
+		fails(
+			$session,
 			"SELECT sum(id) FROM inside WHERE fail_at(id, $at)",
-			qr/ERROR:  row $at$/m, "error in WHERE at row $at");
+			qr/ERROR:  row $at$/m,
+			"error in WHERE at row $at");
 		nothing_is_pinned($node, 'inside', "error in WHERE at row $at");
 	}
 	is($session->query_safe('SELECT sum(id) FROM inside'),
 		$sum, 'error in WHERE: the session goes on');
 	# rows 1 and 2 are among the first blocks, which the server reads
-	is(scans_of('inside'), $before + 4, 'error in WHERE: those with a ring are counted');
+	is( scans_of('inside'),
+		$before + 4,
+		'error in WHERE: those with a ring are counted');
 	is(counters($node, 'inside', 'escapes_pinned'),
 		'0', 'error in WHERE: nothing escaped because it was left pinned');
 }
@@ -180,7 +185,8 @@ sub caught_error_beside_a_cursor
 			is($session->query_safe('SELECT scan_and_catch(5, 300)'),
 				'row 305', 'caught error: as expected');
 		});
-	is(scans_of('inside'), $before + 15,
+	is( scans_of('inside'),
+		$before + 15,
 		'caught error: the scans that failed are counted');
 }
 
@@ -193,9 +199,11 @@ sub nested_errors_beside_a_cursor
 		'nested errors',
 		sub {
 			is($session->query_safe('SELECT scan_in_scan(4, 900)'),
-				$rows, 'nested errors: the outer scans read on, to their end');
+				$rows,
+				'nested errors: the outer scans read on, to their end');
 		});
-	is(scans_of('inside'), $before + 15,
+	is( scans_of('inside'),
+		$before + 15,
 		'nested errors: all scans are counted');
 }
 
@@ -209,8 +217,7 @@ sub abandoned_in_a_function
 			is($session->query_safe('SELECT leave_scan(77)'),
 				'77', 'scan left in its middle: as expected');
 		});
-	is(scans_of('inside'), $before + 3,
-		'scan left in its middle: counted');
+	is(scans_of('inside'), $before + 3, 'scan left in its middle: counted');
 }
 
 # Whole scans, called for some rows of another one.
@@ -232,7 +239,8 @@ sub cursors_abandoned_at_end_of_transaction
 	{
 		my ($outside, $inside) = (scans_of('outside'), scans_of('inside'));
 
-		$session->query(qq(
+		$session->query(
+			qq(
 BEGIN;
 DECLARE untouched CURSOR FOR SELECT id FROM outside;
 DECLARE begun CURSOR FOR SELECT id FROM outside;
@@ -246,11 +254,14 @@ $end;));
 		$session->{stderr} = '';
 		nothing_is_pinned($node, $_, "abandoned at $end")
 		  foreach qw(outside inside);
-		is(scans_of('outside'), $outside + 2,
+		is( scans_of('outside'),
+			$outside + 2,
 			"abandoned at $end: cursors that were fetched from are counted");
 		is($session->query_safe('SELECT sum(id) FROM inside'),
 			$sum, "abandoned at $end: the session goes on");
-		cmp_ok(scans_of('inside'), '>=', $inside + 2,
+		cmp_ok(
+			scans_of('inside'), '>=',
+			$inside + 2,
 			"abandoned at $end: so do its counters");
 	}
 }
@@ -262,7 +273,8 @@ sub cursors_abandoned_at_savepoint
 		sub {
 			my $before = scans_of('inside');
 
-			$session->query_safe(q(
+			$session->query_safe(
+				q(
 SAVEPOINT s1;
 DECLARE c1 CURSOR FOR SELECT id FROM inside;
 MOVE 800 FROM c1;
@@ -271,13 +283,15 @@ DECLARE c2 CURSOR FOR SELECT id FROM inside;
 MOVE 900 FROM c2;
 MOVE 100 FROM c1;
 ROLLBACK TO SAVEPOINT s2;));
-			is(scans_of('inside'), $before + 1,
+			is( scans_of('inside'),
+				$before + 1,
 				'ROLLBACK TO SAVEPOINT: its cursor is counted');
 			is($session->query_safe('FETCH 1 FROM c1'),
 				'901',
 				'ROLLBACK TO SAVEPOINT: a cursor from before it goes on');
 			$session->query_safe('ROLLBACK TO SAVEPOINT s1');
-			is(scans_of('inside'), $before + 2,
+			is( scans_of('inside'),
+				$before + 2,
 				'ROLLBACK TO SAVEPOINT: that one, too, when it goes');
 			nothing_is_pinned($node, 'inside', 'ROLLBACK TO SAVEPOINT');
 		});
@@ -287,18 +301,22 @@ sub held_cursors
 {
 	my ($outside, $inside) = (scans_of('outside'), scans_of('inside'));
 
-	$session->query_safe(q(
+	$session->query_safe(
+		q(
 BEGIN;
 DECLARE held1 CURSOR WITH HOLD FOR SELECT id FROM outside;
 DECLARE held2 SCROLL CURSOR WITH HOLD FOR SELECT id FROM inside;
 MOVE 1000 FROM held1;
 MOVE 1000 FROM held2;
 COMMIT;));
-	is( join('|', scans_of('outside') - $outside, scans_of('inside') - $inside),
+	is( join('|',
+			scans_of('outside') - $outside,
+			scans_of('inside') - $inside),
 		'2|2',
 		'held cursors: stored at COMMIT, which scans again from the start');
 	nothing_is_pinned($node, $_, 'held cursors') foreach qw(outside inside);
-	is( $session->query_safe('FETCH 2 FROM held1; FETCH BACKWARD 2 FROM held2'),
+	is( $session->query_safe(
+			'FETCH 2 FROM held1; FETCH BACKWARD 2 FROM held2'),
 		"1001\n1002\n999\n998",
 		'held cursors: go on after COMMIT');
 
@@ -309,9 +327,10 @@ BEGIN;
 DECLARE held3 CURSOR WITH HOLD FOR SELECT id FROM outside WHERE fail_at(id, 3000);
 MOVE 1000 FROM held3;
 COMMIT;), qr/ERROR:  row 3000$/m, 'held cursor that fails at COMMIT');
-	is($session->query_safe('FETCH 1 FROM held1; CLOSE held1; CLOSE held2'),
+	is( $session->query_safe('FETCH 1 FROM held1; CLOSE held1; CLOSE held2'),
 		'1003', 'held cursor that fails at COMMIT: others go on');
-	is(scans_of('outside'), $outside + 4,
+	is( scans_of('outside'),
+		$outside + 4,
 		'held cursor that fails at COMMIT: counted');
 	nothing_is_pinned($node, 'outside', 'held cursor that fails at COMMIT');
 }

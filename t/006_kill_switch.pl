@@ -58,7 +58,9 @@ sub has_let_go
 	my ($table, $expected, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( counters($node, $table, 'scans, blocks, ring_buffers, escapes_dirty > 0'),
+	is( counters(
+			$node, $table,
+			'scans, blocks, ring_buffers, escapes_dirty > 0'),
 		"1|$pages|16|$expected",
 		$name);
 	rows_add_up($node, $name);
@@ -120,7 +122,7 @@ sub ring_is_kept
 {
 	my $session = cursor_in_its_middle('kept');
 
-	switch($node, 'on');
+	switch ($node, 'on');
 	fetch_the_rest($session, 'a reload without the switch');
 	has_let_go('kept', 'f', 'a reload without the switch: the ring is kept');
 }
@@ -130,10 +132,10 @@ sub cursor_that_is_open
 {
 	my $session = cursor_in_its_middle('cursor');
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	fetch_the_rest($session, 'open cursor');
 	has_let_go('cursor', 't', 'open cursor: its ring is let go');
-	switch($node, 'on');
+	switch ($node, 'on');
 }
 
 # It may not reload, but it looks at the files itself: nobody else has the library.
@@ -141,10 +143,10 @@ sub query_that_runs
 {
 	my ($session, $gate) = query_in_its_middle('running');
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	run_to_the_end($session, $gate, 'running query');
 	has_let_go('running', 't', 'running query: its ring is let go');
-	switch($node, 'on');
+	switch ($node, 'on');
 }
 
 # Only another session is told to reload; the one that runs the query is not.
@@ -165,7 +167,7 @@ sub query_that_hears_of_it_from_another_session
 	run_to_the_end($session, $gate, 'word of another session');
 	has_let_go('hearing', 't', 'word of another session: its ring is let go');
 	$other->quit;
-	switch($node, 'on');
+	switch ($node, 'on');
 }
 
 # A session whose leader reads nothing, and so does not look, nor pass the word on.
@@ -196,12 +198,13 @@ sub workers_that_run
 		"SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $pid AND wait_event_type = 'Lock'"
 	) or die 'the workers do not come to the barrier';
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	$gate->query_safe('COMMIT');
 	is(finish_query($session), $sum, 'workers that run: the right rows');
 	$_->quit foreach ($session, $gate);
-	has_let_go('workers_run', 't', 'workers that run: their rings are let go');
-	switch($node, 'on');
+	has_let_go('workers_run', 't',
+		'workers that run: their rings are let go');
+	switch ($node, 'on');
 }
 
 # The leader, in the middle of a statement, still has it on, and hands that on.
@@ -216,15 +219,15 @@ sub workers_that_start_later
 		"DO \$\$ BEGIN PERFORM through_gate(1, 1); PERFORM sum(id) FROM $table; END \$\$"
 	);
 	wait_at_gate($node, $pid);
-	switch($node, 'off');
+	switch ($node, 'off');
 	open_gate($gate);
 	finish_query($session);
 	$session->quit;
-	is(counters($node, $table, 'scans, workers_launched, blocks'),
+	is( counters($node, $table, 'scans, workers_launched, blocks'),
 		"1|2|$pages",
 		"workers that start later, scan_ring = $scan_ring: two have read it");
 	rows_add_up($node, 'workers that start later');
-	switch($node, 'on');
+	switch ($node, 'on');
 }
 
 sub workers_that_start_later_let_go
@@ -257,14 +260,15 @@ sub cursor_that_missed_off_and_on
 {
 	my $session = cursor_in_its_middle('missed');
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	is($session->query_safe('SHOW pg_ringctl.enabled'),
 		'off', 'off and on again: the session has seen it off');
-	switch($node, 'on');
+	switch ($node, 'on');
 	is($session->query_safe('SHOW pg_ringctl.enabled'),
 		'on', 'off and on again: and on');
 	fetch_the_rest($session, 'off and on again');
-	has_let_go('missed', 't', 'off and on again: its ring is let go for good');
+	has_let_go('missed', 't',
+		'off and on again: its ring is let go for good');
 }
 
 # Files that the server will not load do not switch off what is on.
@@ -288,7 +292,7 @@ sub files_that_cannot_be_loaded
 	open(my $file, '>', $path) or die "cannot write $path: $!";
 	print $file $conf;
 	close($file);
-	switch($node, 'on');
+	switch ($node, 'on');
 }
 
 # What the server was started with goes before the files, whatever they say.
@@ -297,19 +301,26 @@ sub command_line
 	my $name = 'command line';
 
 	$node->stop;
-	system_or_bail('pg_ctl', '--wait', '-D', $node->data_dir, '-l', $node->logfile,
-		'-o', '-c pg_ringctl.enabled=on', 'start');
+	system_or_bail(
+		'pg_ctl', '--wait',
+		'-D', $node->data_dir,
+		'-l', $node->logfile,
+		'-o', '-c pg_ringctl.enabled=on',
+		'start');
 	$node->_update_pid(1);
 	my ($session, $gate) = query_in_its_middle('commanded');
 	$node->safe_psql('postgres', $_)
-	  foreach ('ALTER SYSTEM SET pg_ringctl.enabled = off', "ALTER SYSTEM SET work_mem = '5MB'");
+	  foreach (
+		'ALTER SYSTEM SET pg_ringctl.enabled = off',
+		"ALTER SYSTEM SET work_mem = '5MB'");
 	reload($node, 'work_mem', '5MB');
 	is($node->safe_psql('postgres', 'SHOW pg_ringctl.enabled'),
 		'on', "$name: it is on");
 	run_to_the_end($session, $gate, $name);
 	has_let_go('commanded', 'f', "$name: the ring is kept");
 	$node->safe_psql('postgres', $_)
-	  foreach ('ALTER SYSTEM RESET work_mem', 'ALTER SYSTEM SET pg_ringctl.enabled = on');
+	  foreach ('ALTER SYSTEM RESET work_mem',
+		'ALTER SYSTEM SET pg_ringctl.enabled = on');
 	$node->stop;
 	$node->start;    # a restart would keep the command line
 }
@@ -323,7 +334,8 @@ sub reload_that_waits
 	my $gate = close_gate($node);
 
 	$node->safe_psql('postgres', 'CREATE TABLE tiny AS SELECT 1 AS id');
-	$node->append_conf('postgresql.conf', "include_if_exists = 'nowhere.conf'");
+	$node->append_conf('postgresql.conf',
+		"include_if_exists = 'nowhere.conf'");
 	start_query(
 		$session, q(
 DO $$ BEGIN
@@ -366,11 +378,11 @@ sub prewarm_that_runs
 		start_query($session,
 			"$prewarm FROM generate_series(1, 1) i WHERE through_gate(i, 1)");
 		wait_at_gate($node, $pid);
-		switch($node, $to);
+		switch ($node, $to);
 		open_gate($gate);
 		is(finish_query($session), $pages,
 			"running prewarm, $to: reads all that it was to read");
-		switch($node, 'on');
+		switch ($node, 'on');
 		$session->query_safe($prewarm);
 		is( counters($node, 'prewarmed', 'fills', 'prewarm'),
 			$to eq 'on' ? '16' : '32',
@@ -388,7 +400,7 @@ sub new_scans_get_no_ring
 	my $late = session_with($node, %with_library);
 
 	$late->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM refused');
-	switch($node, 'off');
+	switch ($node, 'off');
 	is($session->query_safe('SELECT sum(id) FROM refused'),
 		$sum, 'off: a session that was there scans');
 	is($late->query_safe('FETCH 3 FROM c'),
@@ -428,7 +440,8 @@ sub prewarm_gets_no_ring
 		"$pages|0|0",
 		'off: prewarm without a ring');
 	is( $session->query_safe(
-			"SELECT blocks FROM pg_ringctl_prewarm_blocks('refused', '{1, 2}')"),
+			"SELECT blocks FROM pg_ringctl_prewarm_blocks('refused', '{1, 2}')"
+		),
 		'2',
 		'off: prewarm of blocks without a ring');
 	$session->quit;
@@ -438,7 +451,7 @@ sub on_again
 {
 	my $session = session_with($node, %with_library);
 
-	switch($node, 'on');
+	switch ($node, 'on');
 	load_table($node, 'again', $pages);
 	is($session->query_safe('SELECT sum(id) FROM again'),
 		$sum, 'on again: a session that was there scans');

@@ -65,7 +65,8 @@ sub drop_extension_in_the_middle_of_a_scan
 	is( counters(
 			$node,
 			'dropped',
-			'scans, blocks, ring_buffers > 0, escapes_pinned + escapes_dirty'),
+			'scans, blocks, ring_buffers > 0, escapes_pinned + escapes_dirty'
+		),
 		'2|' . 2 * $pages . '|t|0',
 		'CREATE EXTENSION again: all that was counted is there');
 	is($session->query_safe('SELECT count(*) FROM pg_ringctl_stats'),
@@ -113,10 +114,9 @@ sub auto_explain_beside
 sub create_function
 {
 	my ($library, $function, $name) = @_;
-	my $definition =
-	  $node->safe_psql('postgres',
+	my $definition = $node->safe_psql('postgres',
 		"SELECT string_agg(pg_get_functiondef(oid), '; ') FROM pg_proc WHERE proname = '$function' AND probin IS NOT NULL"
-	  );
+	);
 
 	$definition =~ s/\bFUNCTION public\.$function\(/FUNCTION $name(/g
 	  or die "unexpected definition: $definition";
@@ -130,8 +130,7 @@ sub create_function
 sub old_and_new_library
 {
 	my $new_library = compile('-DRINGCTL_LAYOUT=\"test\"');
-	my $old =
-	  session_with($node, session_preload_libraries => 'pg_ringctl');
+	my $old = session_with($node, session_preload_libraries => 'pg_ringctl');
 	my $new = session_with($node, session_preload_libraries => $new_library);
 
 	create_function($new_library, 'pg_ringctl_stats', 'new_stats');
@@ -155,8 +154,9 @@ sub old_and_new_library
 	}
 	is($old->query_safe($in_old),
 		"1|$pages", 'two libraries: the old one sees its own scan');
-	is($new->query_safe($in_new),
-		'2|' . 2 * $pages, 'two libraries: the new one sees its own');
+	is( $new->query_safe($in_new),
+		'2|' . 2 * $pages,
+		'two libraries: the new one sees its own');
 
 	$old->query_safe('SELECT pg_ringctl_stats_reset()');
 	is($old->query_safe($in_old), '', 'two libraries: reset of the old one');
@@ -174,7 +174,8 @@ sub server_that_does_not_match
 	my ($out, $err);
 
 	create_function($library, $_, "mismatched_$_")
-	  foreach qw(pg_ringctl_prewarm pg_ringctl_prewarm_all pg_ringctl_prewarm_blocks
+	  foreach
+	  qw(pg_ringctl_prewarm pg_ringctl_prewarm_all pg_ringctl_prewarm_blocks
 	  pg_ringctl_stats pg_ringctl_stats_info pg_ringctl_stats_reset pg_ringctl_rings
 	  pg_ringctl_ring_slots pg_ringctl_escapes pg_ringctl_reclaim pg_ringctl_reclaim_all pg_ringctl_pollution
 	  pg_ringctl_map pg_ringctl_map_relation pg_ringctl_progress pg_ringctl_last_scans pg_ringctl_resolve
@@ -208,18 +209,31 @@ sub server_that_does_not_match
 		$pages,
 		'no match: cursors work');
 	$session->query_safe('\set VERBOSITY sqlstate');
+
 	foreach my $call (
-		'pg_ringctl_stats()', 'pg_ringctl_stats_info()',
-		'pg_ringctl_stats_reset()', "pg_ringctl_prewarm('mismatched')",
+		'pg_ringctl_stats()',
+		'pg_ringctl_stats_info()',
+		'pg_ringctl_stats_reset()',
+		"pg_ringctl_prewarm('mismatched')",
 		"pg_ringctl_prewarm_all('mismatched')",
 		"pg_ringctl_prewarm_blocks('mismatched', '{1}')",
-		'pg_ringctl_rings()', 'pg_ringctl_ring_slots()', 'pg_ringctl_escapes()',
-		"pg_ringctl_reclaim('mismatched')", 'pg_ringctl_reclaim_all()', 'pg_ringctl_pollution()',
-		'pg_ringctl_map()', "pg_ringctl_map_relation('mismatched')",
-		'pg_ringctl_progress()', 'pg_ringctl_last_scans()', "pg_ringctl_resolve('mismatched')")
+		'pg_ringctl_rings()',
+		'pg_ringctl_ring_slots()',
+		'pg_ringctl_escapes()',
+		"pg_ringctl_reclaim('mismatched')",
+		'pg_ringctl_reclaim_all()',
+		'pg_ringctl_pollution()',
+		'pg_ringctl_map()',
+		"pg_ringctl_map_relation('mismatched')",
+		'pg_ringctl_progress()',
+		'pg_ringctl_last_scans()',
+		"pg_ringctl_resolve('mismatched')")
 	{
-		fails($session, "SELECT * FROM mismatched_$call",
-			qr/ERROR:  0A000/, "no match: $call");
+		fails(
+			$session,
+			"SELECT * FROM mismatched_$call",
+			qr/ERROR:  0A000/,
+			"no match: $call");
 	}
 	$session->query_safe(
 		"SELECT mismatched_pg_ringctl_set_policy('mismatched', '64kB')");
@@ -234,8 +248,7 @@ sub server_that_does_not_match
 	$session->quit;
 
 	# Seen by a session that has the library that works.
-	$session =
-	  session_with($node, session_preload_libraries => 'pg_ringctl');
+	$session = session_with($node, session_preload_libraries => 'pg_ringctl');
 	is( $session->query_safe(
 			"SELECT count(*) FROM pg_ringctl_stats WHERE relname = 'mismatched'"
 		),

@@ -121,8 +121,9 @@ SELECT blocks, blocks = blks_hit + blks_read, ring_buffers, escapes
 		),
 		'100|0',
 		'prewarm without a ring on the standby');
-	is(counters($standby, 'fresh', 'scans, blocks', 'prewarm'),
-		'1|' . $pages, 'the one through a ring is counted');
+	is( counters($standby, 'fresh', 'scans, blocks', 'prewarm'),
+		'1|' . $pages,
+		'the one through a ring is counted');
 }
 
 # They have nothing there that could be read, but for what they begin with.
@@ -155,13 +156,19 @@ INSERT INTO mixed VALUES (1), (2)));
 		'1|0',
 		'standby: the fork that is there is read');
 	foreach my $query (
-		[ q(SELECT relid::regclass, blocks FROM pg_ringctl_prewarm_all('mixed')), 'mixed_2|1' ],
-		[ q(SELECT relid::regclass, blocks FROM pg_ringctl_resolve('mixed')), 'mixed_2|1' ],
+		[
+			q(SELECT relid::regclass, blocks FROM pg_ringctl_prewarm_all('mixed')),
+			'mixed_2|1'
+		],
+		[
+			q(SELECT relid::regclass, blocks FROM pg_ringctl_resolve('mixed')),
+			'mixed_2|1'
+		],
 		[ q(SELECT buffers_evicted FROM pg_ringctl_reclaim('mixed')), '0' ],
 		[ q(SELECT count(*) > 1 FROM pg_ringctl_map_relation('mixed')), 't' ])
 	{
-		is($session->query($query->[0]), $query->[1],
-			"standby: the leaf that is there: $query->[0]");
+		is($session->query($query->[0]),
+			$query->[1], "standby: the leaf that is there: $query->[0]");
 		like(
 			$session->{stderr},
 			qr/NOTICE:  skipping "mixed_1" --- cannot access temporary or unlogged/,

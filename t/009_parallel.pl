@@ -67,8 +67,10 @@ sub is_parallel
 	my ($session, $query) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	like($session->query_safe("EXPLAIN $query"),
-		qr/Workers Planned: [1-9].*Parallel Seq Scan/s, 'the plan is parallel');
+	like(
+		$session->query_safe("EXPLAIN $query"),
+		qr/Workers Planned: [1-9].*Parallel Seq Scan/s,
+		'the plan is parallel');
 }
 
 sub leader_takes_part
@@ -85,7 +87,8 @@ sub leader_takes_part
 	is( counters(
 			$node,
 			'led',
-			'scans, blocks, workers_launched, ring_buffers > 0, escapes_pinned'),
+			'scans, blocks, workers_launched, ring_buffers > 0, escapes_pinned'
+		),
 		'3|' . 3 * $pages . '|6|t|0',
 		'leader takes part: counted');
 	rows_add_up($node, 'leader takes part');
@@ -95,8 +98,9 @@ sub leader_takes_part
 # With no leader the workers must have read it all.
 sub leader_takes_no_part
 {
-	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off',
+	my $session = session_with(
+		$node, %preload,
+		parallel_leader_participation => 'off',
 		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'unled', $pages);
@@ -119,11 +123,13 @@ sub leader_takes_no_part
 sub first_worker_takes_no_part
 {
 	my $name = 'first worker takes no part';
-	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off',
+	my $session = session_with(
+		$node, %preload,
+		parallel_leader_participation => 'off',
 		'pg_ringctl.scan_threshold' => 0);
 	my $scans = 4;
-	my $query = 'SELECT count(*) FROM shared_out WHERE through_barrier(-id, -100)';
+	my $query =
+	  'SELECT count(*) FROM shared_out WHERE through_barrier(-id, -100)';
 
 	create_barrier($node);
 	$node->safe_psql(
@@ -131,9 +137,12 @@ sub first_worker_takes_no_part
 CREATE TABLE shared_out (id integer, filler text) PARTITION BY RANGE (id);
 CREATE TABLE shared_1 PARTITION OF shared_out FOR VALUES FROM (1) TO (101) WITH (fillfactor = 10);
 CREATE TABLE shared_2 PARTITION OF shared_out FOR VALUES FROM (101) TO (201) WITH (fillfactor = 10);
-INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n));
-	like($session->query_safe("EXPLAIN $query"),
-		qr/Workers Planned: 2.*Parallel Append/s, "$name: the plan");
+INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n)
+	);
+	like(
+		$session->query_safe("EXPLAIN $query"),
+		qr/Workers Planned: 2.*Parallel Append/s,
+		"$name: the plan");
 
 	foreach my $scan (1 .. $scans)
 	{
@@ -156,7 +165,8 @@ INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n
 	is(counters($node, 'shared_2', 'scans, workers_launched'),
 		"$scans|$scans", "$name: where one was");
 	is( $session->query_safe(
-			q(SELECT relid::regclass, sum(scans) FROM pg_ringctl_last_scans() GROUP BY 1 ORDER BY 1)),
+			q(SELECT relid::regclass, sum(scans) FROM pg_ringctl_last_scans() GROUP BY 1 ORDER BY 1)
+		),
 		"shared_1|1\nshared_2|1",
 		"$name: the last one");
 	$session->quit;
@@ -164,8 +174,9 @@ INSERT INTO shared_out SELECT n, repeat('x', 600) FROM generate_series(1, 200) n
 
 sub parameters_reach_workers
 {
-	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off',
+	my $session = session_with(
+		$node, %preload,
+		parallel_leader_participation => 'off',
 		'pg_ringctl.scan_threshold' => 0);
 	my $before;
 
@@ -175,9 +186,8 @@ sub parameters_reach_workers
 		$session->query_safe("SET pg_ringctl.scan_ring = $kb");
 		is($session->query_safe('SELECT sum(id) FROM sized'),
 			$sum, "ring of $kb kB: sum");
-		is( counters($node, 'sized', 'ring_buffers'),
-			$kb / 8,
-			"ring of $kb kB: the workers' rings have that size");
+		is(counters($node, 'sized', 'ring_buffers'),
+			$kb / 8, "ring of $kb kB: the workers' rings have that size");
 	}
 
 	$session->query_safe('SET pg_ringctl.scan_ring = 0');
@@ -199,9 +209,8 @@ sub parameters_reach_workers
 	);
 	is($session->query_safe('SELECT sum(id) FROM left_dirty'),
 		$sum, 'dirty pages left behind: sum');
-	is( counters($node, 'left_dirty', 'escapes_dirty > 0, wal_flushes'),
-		't|0',
-		'dirty pages left behind: the workers do so');
+	is(counters($node, 'left_dirty', 'escapes_dirty > 0, wal_flushes'),
+		't|0', 'dirty pages left behind: the workers do so');
 	$session->quit;
 }
 
@@ -209,19 +218,27 @@ sub parameters_reach_workers
 # with it the query.
 sub every_value_reaches_workers
 {
-	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off',
+	my $session = session_with(
+		$node, %preload,
+		parallel_leader_participation => 'off',
 		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'valued', $pages);
 	foreach my $setting (
-		'scan_ring = -1', 'scan_ring = 0',
-		"scan_ring = '64kB'", "scan_ring = '16GB'",
-		'scan_threshold = 0', "scan_threshold = '15TB'",
-		'headroom = 0', 'headroom = 1000000000',
-		"dirty_pages = 'leave'", "mode = 'observe'",
-		"mode = 'off'", 'max_ring = -1',
-		"max_ring = '64kB'", "max_ring = '16GB'",
+		'scan_ring = -1',
+		'scan_ring = 0',
+		"scan_ring = '64kB'",
+		"scan_ring = '16GB'",
+		'scan_threshold = 0',
+		"scan_threshold = '15TB'",
+		'headroom = 0',
+		'headroom = 1000000000',
+		"dirty_pages = 'leave'",
+		"mode = 'observe'",
+		"mode = 'off'",
+		'max_ring = -1',
+		"max_ring = '64kB'",
+		"max_ring = '16GB'",
 		'track = off')
 	{
 		$session->query_safe("SET pg_ringctl.$setting");
@@ -236,12 +253,14 @@ sub every_value_reaches_workers
 # What only a superuser may set reaches the workers of a plain user all the same.
 sub superusers_values_reach_workers_of_others
 {
-	my $session =
-	  session_with($node, %preload, parallel_leader_participation => 'off',
+	my $session = session_with(
+		$node, %preload,
+		parallel_leader_participation => 'off',
 		'pg_ringctl.scan_threshold' => 0);
 
 	load_table($node, 'clamped', $pages);
-	$session->query_safe(q(
+	$session->query_safe(
+		q(
 SET pg_ringctl.max_ring = '128kB';
 SET ROLE plain;
 SET pg_ringctl.scan_ring = '1MB';));
@@ -262,8 +281,7 @@ sub library_that_was_loaded_late
 	load_table($node, 'late', $pages);
 	$session->query_safe(
 		"LOAD 'pg_ringctl'; SET pg_ringctl.scan_ring = '128kB'");
-	is($session->query_safe('SELECT sum(id) FROM late'),
-		$sum, 'LOAD: sum');
+	is($session->query_safe('SELECT sum(id) FROM late'), $sum, 'LOAD: sum');
 	is(counters($node, 'late', 'scans, blocks, ring_buffers'),
 		"1|$pages|16", 'LOAD: reaches the workers');
 	$session->quit;
@@ -279,10 +297,12 @@ sub error_in_a_worker
 		parallel_leader_participation => 'off');
 
 	load_table($node, 'failing', $pages);
-	is_parallel($session, 'SELECT sum(id) FROM failing WHERE fail_at(id, 3000)');
+	is_parallel($session,
+		'SELECT sum(id) FROM failing WHERE fail_at(id, 3000)');
 	foreach my $scan (1 .. 3)
 	{
-		fails($session,
+		fails(
+			$session,
 			'SELECT sum(id) FROM failing WHERE fail_at(id, 3000)',
 			qr/ERROR:  row 3000\nCONTEXT:.*parallel worker/s,
 			"error in a worker: the query fails");
@@ -309,9 +329,10 @@ sub cursor_that_is_abandoned
 	is_parallel($session, 'SELECT id FROM limited LIMIT 10');
 	foreach my $scan (1 .. 3)
 	{
-		is($session->query_safe(
+		is( $session->query_safe(
 				'SELECT count(*) FROM (SELECT id FROM limited LIMIT 10) t'),
-			'10', 'LIMIT: rows');
+			'10',
+			'LIMIT: rows');
 		nothing_is_pinned($node, 'limited', 'LIMIT');
 	}
 	# what is pending

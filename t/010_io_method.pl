@@ -27,7 +27,8 @@ $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
 
-foreach my $method ($node->pg_version >= 18 ? qw(sync worker io_uring) : 'the only way')
+foreach my $method (
+	$node->pg_version >= 18 ? qw(sync worker io_uring) : 'the only way')
 {
   SKIP:
 	{
@@ -70,8 +71,7 @@ sub closed
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( counters(
 			$node, $table,
-			'scans, blocks, escapes_pinned, escapes_dirty, escapes_adopted'
-		),
+			'scans, blocks, escapes_pinned, escapes_dirty, escapes_adopted'),
 		"$scans|" . $scans * $pages . '|0|0|0',
 		"$method, $name: nothing escapes");
 	rows_add_up($node, "$method, $name");
@@ -116,7 +116,8 @@ sub scan_that_turns_round
 	my $table = table_of($method);
 	my $session = session($node);
 
-	$session->query_safe("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM $table");
+	$session->query_safe(
+		"BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM $table");
 	foreach my $step (
 		[ "FORWARD $middle", 1 .. $middle ],
 		[ 'BACKWARD 500', reverse $middle - 500 .. $middle - 1 ],
@@ -132,7 +133,8 @@ sub scan_that_turns_round
 	$session->query_safe('COMMIT');
 	$session->quit;
 	is( counters(
-			$node, $table, 'escapes_pinned, escapes_dirty, escapes_adopted'),
+			$node, $table,
+			'escapes_pinned, escapes_dirty, escapes_adopted'),
 		'0|0|0',
 		"$method, cursor: nothing escapes");
 	rows_add_up($node, "$method, cursor");
@@ -156,9 +158,8 @@ sub scan_of_everything_cached
 			sum_to(300),
 			"$method, cached scan: sum");
 	}
-	is( counters($node, $table, 'scans, blocks, blks_hit, blks_read'),
-		'2|600|600|0',
-		"$method, cached scan: all pages are found");
+	is(counters($node, $table, 'scans, blocks, blks_hit, blks_read'),
+		'2|600|600|0', "$method, cached scan: all pages are found");
 	$node->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
 }
 
@@ -204,17 +205,20 @@ sub looks_ahead
 
 	if ($node->pg_version < 18 || $method eq 'sync')
 	{
-		is((look_ahead($table, 12, -1))[0], 1, "$method: looks one read ahead");
+		is((look_ahead($table, 12, -1))[0],
+			1, "$method: looks one read ahead");
 		return;
 	}
 
 	my ($most) = look_ahead($table, 1000, 2048);
 
 	cmp_ok($most, '>', 10, "$method: the server may pin $most buffers");
-	is_deeply([ look_ahead($table, $most - 2, 2048, -1) ],
+	is_deeply(
+		[ look_ahead($table, $most - 2, 2048, -1) ],
 		[ $most - 1, $most - 2 ],
 		"$method: looks ahead for all reads that may be under way");
-	is_deeply([ look_ahead($table, $most + 2, 2048, -1) ],
+	is_deeply(
+		[ look_ahead($table, $most + 2, 2048, -1) ],
 		[ $most, $most ],
 		"$method: looks ahead as far as the server may pin");
 }

@@ -78,9 +78,11 @@ relid = 'big'::regclass, relname, kind, ringid > 0)),
 	foreach my $rows (0, 1, 1, 10, 500, 700)
 	{
 		is( scalar(
-				split(/\n/, $session->query_safe("FETCH FORWARD $rows FROM c"))),
-			$rows, "$name: fetch $rows")
-		  if $rows > 0;
+				split(
+					/\n/, $session->query_safe("FETCH FORWARD $rows FROM c"))
+			),
+			$rows,
+			"$name: fetch $rows") if $rows > 0;
 		$done += $rows;
 		has_done($pid, $done, "$name: $done blocks");
 		slots_are_right($pid, 'big', "$name, $done blocks");
@@ -91,16 +93,19 @@ relid = 'big'::regclass, relname, kind, ringid > 0)),
 occupied = fills, occupied = least(ring_buffers, fills + reuses),
 fills + reuses BETWEEN blocks_done AND blocks_done + look_ahead,
 escapes_pinned, escapes_dirty, escapes_adopted,
-fills + reuses = (SELECT max(relblocknumber) + 1 FROM pg_ringctl_ring_slots($pid)))),
+fills + reuses = (SELECT max(relblocknumber) + 1 FROM pg_ringctl_ring_slots($pid)))
+			),
 			't|t|t|0|0|0|t',
 			"$name, $done blocks: the counters");
 		is( ask(qq(
 SELECT array_agg(relblocknumber ORDER BY relblocknumber) =
        (SELECT array_agg(relblocknumber ORDER BY relblocknumber) FROM pg_buffercache
          WHERE relfilenode = pg_relation_filenode('big') AND relforknumber = 0)
-  FROM pg_ringctl_ring_slots($pid) s JOIN pg_buffercache b USING (bufferid, relblocknumber))),
+  FROM pg_ringctl_ring_slots($pid) s JOIN pg_buffercache b USING (bufferid, relblocknumber))
+			),
 			't',
-			"$name, $done blocks: all that is cached of the table is in the ring");
+			"$name, $done blocks: all that is cached of the table is in the ring"
+		);
 	}
 	is(rings($pid, 'reuses > 0'), 't', "$name: the ring came round");
 
@@ -109,7 +114,8 @@ SELECT array_agg(relblocknumber ORDER BY relblocknumber) =
 	is( join(
 			'|',
 			map {
-				ask("SELECT count(*) FROM pg_ringctl_ring_slots($_) WHERE pid = $pid")
+				ask("SELECT count(*) FROM pg_ringctl_ring_slots($_) WHERE pid = $pid"
+				)
 			} ('', $pid, 'NULL', 0, -1, $my_pid, 2147483647)),
 		"$slots|$slots|0|0|0|0|0",
 		"$name: whom one asks for");
@@ -145,11 +151,14 @@ sub turns_and_rescans
 	my $pid = pid_of($session);
 
 	$session->query_safe(
-		'BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 600 FROM c');
+		'BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 600 FROM c'
+	);
 	has_done($pid, 600, 'forward');
 	my $ringid = rings($pid, 'ringid');
-	is($session->query_safe('MOVE BACKWARD 9 FROM c; FETCH BACKWARD 1 FROM c'),
-		590, 'backward');
+	is( $session->query_safe(
+			'MOVE BACKWARD 9 FROM c; FETCH BACKWARD 1 FROM c'),
+		590,
+		'backward');
 	has_done($pid, 610, 'backward: ten more blocks');
 	slots_are_right($pid, 'big', 'backward');
 	$session->query_safe('MOVE 20 FROM c');
@@ -159,7 +168,8 @@ sub turns_and_rescans
 	# From its first row on again, from the middle and from the end.
 	foreach my $before ('the middle', 'the end')
 	{
-		is($session->query_safe('FETCH FIRST FROM c'), 1, "rescan from $before");
+		is($session->query_safe('FETCH FIRST FROM c'),
+			1, "rescan from $before");
 		has_done($pid, 1, "rescan from $before: anew");
 		is(rings($pid, "ringid = $ringid, blocks_total"),
 			"t|$pages", "rescan from $before: the same ring");
@@ -186,15 +196,20 @@ sub small_tables
 	evict('small');
 	my ($session, $pid) = session_with_cursor('small', 40, %small_ring);
 	has_done($pid, 40, 'small table');
-	is(rings($pid, 'source, ring_kb, ring_buffers, blocks_total, look_ahead > 0'),
-		'scan_ring|64|8|64|t', 'small table: its ring');
+	is( rings(
+			$pid,
+			'source, ring_kb, ring_buffers, blocks_total, look_ahead > 0'),
+		'scan_ring|64|8|64|t',
+		'small table: its ring');
 	slots_are_right($pid, 'small', 'small table');
 	$session->query_safe('MOVE 23 FROM c');
 	no_ring($pid, 'small table: all has been asked for');
-	is($session->query_safe('FETCH 2 FROM c'), 64, 'small table: the last row');
+	is($session->query_safe('FETCH 2 FROM c'),
+		64, 'small table: the last row');
 	no_ring($pid, 'small table: while the cursor is still open');
-	is(ask("SELECT state FROM pg_stat_activity WHERE pid = $pid"),
-		'idle in transaction', 'small table: and the transaction');
+	is( ask("SELECT state FROM pg_stat_activity WHERE pid = $pid"),
+		'idle in transaction',
+		'small table: and the transaction');
 	$session->query_safe('COMMIT');
 	$session->quit;
 
@@ -203,9 +218,13 @@ sub small_tables
 	my $running = session_with($node, %small_ring);
 	my $running_pid = pid_of($running);
 	evict('small');
-	start_query($running, 'SELECT sum(id) FROM small WHERE through_gate(id, 40)');
+	start_query($running,
+		'SELECT sum(id) FROM small WHERE through_gate(id, 40)');
 	wait_at_gate($node, $running_pid);
-	is( rings($running_pid, 'relname, blocks_done <= 40, blocks_done + look_ahead BETWEEN 40 AND 48'),
+	is( rings(
+			$running_pid,
+			'relname, blocks_done <= 40, blocks_done + look_ahead BETWEEN 40 AND 48'
+		),
 		'small|t|t',
 		'small table: in a query that runs');
 	open_gate($gate);
@@ -236,7 +255,7 @@ sub small_tables
 		($session, $pid) = session_with_cursor(
 			$table, 1,
 			$query eq 'small' ? () : ('pg_ringctl.scan_threshold' => 0),
-			$without ? ('pg_ringctl.scan_ring' => 0) : ());
+			$without          ? ('pg_ringctl.scan_ring' => 0) : ());
 		no_ring($pid, "no ring, $query");
 		$session->query_safe('COMMIT');
 		$session->quit;
@@ -258,11 +277,13 @@ MOVE 300 FROM c1; MOVE 200 FROM c2; MOVE 100 FROM c1));
 		'two cursors: two rings');
 	is( ask(qq(
 SELECT r.relname, count(*), count(*) FILTER (WHERE s.is_current), count(s.bufferid) = max(r.occupied)
-  FROM pg_ringctl_rings r JOIN pg_ringctl_ring_slots($pid) s USING (ringid) GROUP BY 1 ORDER BY 1)),
+  FROM pg_ringctl_rings r JOIN pg_ringctl_ring_slots($pid) s USING (ringid) GROUP BY 1 ORDER BY 1)
+		),
 		"big|128|1|t\nother|128|1|t",
 		'two cursors: each with its slots');
 	is( ask(qq(
-SELECT count(bufferid) > 0, count(bufferid) - count(DISTINCT bufferid) FROM pg_ringctl_ring_slots($pid))),
+SELECT count(bufferid) > 0, count(bufferid) - count(DISTINCT bufferid) FROM pg_ringctl_ring_slots($pid))
+		),
 		't|0',
 		'two cursors: no buffer is in both');
 
@@ -274,7 +295,8 @@ SELECT count(bufferid) > 0, count(bufferid) - count(DISTINCT bufferid) FROM pg_r
 			'CLOSE c1; DECLARE c1 CURSOR FOR SELECT id FROM big; MOVE 300 FROM c1'
 		);
 		is(rings($pid, 'relname, blocks_done'),
-			"other|200\nbig|300", 'two cursors: one ends, and another begins');
+			"other|200\nbig|300",
+			'two cursors: one ends, and another begins');
 		push @ringids, (split(/\n/, rings($pid, 'ringid')))[-1];
 	}
 	is_deeply(
@@ -308,8 +330,10 @@ sub pages_that_are_evicted
 	is($session->query_safe('FETCH 1 FROM c; MOVE ALL FROM c; COMMIT'),
 		'401', 'evicted: the scan goes on');
 	is( counters(
-			$node, 'evicted',
-			'blks_read, fills, slots_lost, escapes_pinned + escapes_dirty + escapes_adopted'),
+			$node,
+			'evicted',
+			'blks_read, fills, slots_lost, escapes_pinned + escapes_dirty + escapes_adopted'
+		),
 		'1000|64|0|0',
 		'evicted: in the same buffers');
 	$session->quit;
@@ -329,15 +353,14 @@ sub parallel_scan
 			parallel_leader_participation => $leader_participation);
 		my $pid = pid_of($session);
 
-		$barrier->query_safe(
-			'BEGIN; LOCK barrier IN ACCESS EXCLUSIVE MODE');
+		$barrier->query_safe('BEGIN; LOCK barrier IN ACCESS EXCLUSIVE MODE');
 		start_query($session,
 			'SELECT sum(id) FROM big WHERE through_barrier(id, 1000)');
 		$node->poll_query_until(
 			'postgres', qq(
 SELECT count(*) = $processes FROM pg_stat_activity
- WHERE (pid = $pid OR leader_pid = $pid) AND wait_event = 'relation'))
-		  or die 'the processes do not come to the barrier';
+ WHERE (pid = $pid OR leader_pid = $pid) AND wait_event = 'relation')
+		) or die 'the processes do not come to the barrier';
 
 		is( ask(qq(
 SELECT count(*), count(r.pid), count(DISTINCT r.ringid), count(*) FILTER (WHERE a.leader_pid IS DISTINCT FROM r.leader_pid),
@@ -347,8 +370,7 @@ SELECT count(*), count(r.pid), count(DISTINCT r.ringid), count(*) FILTER (WHERE 
  WHERE r.pid IS NOT NULL OR a.wait_event = 'relation')),
 			"$processes|$processes|$processes|0|2|$processes",
 			"$name: a ring for each process");
-		is( ask(
-				"SELECT sum(blocks_done) <= $pages, sum(blocks_done + look_ahead) BETWEEN 999 AND $pages FROM pg_ringctl_rings"
+		is( ask("SELECT sum(blocks_done) <= $pages, sum(blocks_done + look_ahead) BETWEEN 999 AND $pages FROM pg_ringctl_rings"
 			),
 			't|t',
 			"$name: each block is somebody's");
@@ -370,28 +392,35 @@ sub prewarm
 
 	evict('big');
 	is( $session->query_safe(
-			"SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 512)"),
+			"SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 512)"
+		),
 		"$pages|64",
 		'prewarm');
 	no_ring($pid, 'prewarm');
 
   SKIP:
 	{
-		skip 'no process reads for another one', 15 if !reads_are_for_others();
+		skip 'no process reads for another one', 15
+		  if !reads_are_for_others();
 
 		my $range = "pg_ringctl_prewarm('big', 512, first_block => 1000)";
 		my $list =
 		  "pg_ringctl_prewarm_blocks('big', ARRAY(SELECT generate_series(1000::bigint, $pages - 1)), 512)";
 
-		foreach my $held ([ 'end', $range ], [ 'cancel', $range ], [ 'cancel', $list ])
+		foreach my $held ([ 'end', $range ], [ 'cancel', $range ],
+			[ 'cancel', $list ])
 		{
 			my ($end, $what) = @$held;
-			my $name = "held prewarm, $end" . ($what eq $list ? ', of blocks' : '');
+			my $name =
+			  "held prewarm, $end" . ($what eq $list ? ', of blocks' : '');
 
 			evict('big');
-			@stopped = split(/\n/,
-				ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'"));
-			kill('STOP', @stopped) == @stopped or die 'cannot stop the I/O workers';
+			@stopped = split(
+				/\n/,
+				ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'"
+				));
+			kill('STOP', @stopped) == @stopped
+			  or die 'cannot stop the I/O workers';
 			start_query($session, "SELECT blocks FROM $what");
 			$node->poll_query_until('postgres',
 				"SELECT wait_event = 'AioIoCompletion' FROM pg_stat_activity WHERE pid = $pid"
@@ -404,7 +433,8 @@ sub prewarm
 				"$name: its ring");
 			ask("SELECT pg_cancel_backend($pid)") if $end eq 'cancel';
 			kill('CONT', @stopped) if $end eq 'end';
-			is(finish_query($session), $end eq 'end' ? $pages - 1000 : '', $name);
+			is(finish_query($session), $end eq 'end' ? $pages - 1000 : '',
+				$name);
 			no_ring($pid, $name);
 			kill('CONT', @stopped);
 			@stopped = ();

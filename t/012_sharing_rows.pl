@@ -75,7 +75,8 @@ sub starts_where_another_is
 	cmp_ok($rows[0], '>', 1400, "$name: another starts there");
 	cmp_ok($rows[0], '<=', $asked + 1, "$name: and not farther");
 	push @rows, split(/\n/, $second->query_safe('FETCH 99 FROM c'));
-	is(rings($second_pid, 'blocks_done'), 100, "$name: its blocks are counted");
+	is(rings($second_pid, 'blocks_done'),
+		100, "$name: its blocks are counted");
 
 	push @rows, split(/\n/, $second->query_safe('FETCH ALL FROM c'));
 	is_complete(\@rows, "$name, the second");
@@ -105,7 +106,8 @@ sub cursors_in_turn
 			next if $step < $i;
 			my $count = ($i * 331 + $step * 173) % 700;
 			push @{ $rows[$i] },
-			  split(/\n/, $sessions[$i]->query_safe("FETCH FORWARD $count FROM c"))
+			  split(/\n/,
+				$sessions[$i]->query_safe("FETCH FORWARD $count FROM c"))
 			  if $count > 0;
 		}
 	}
@@ -136,27 +138,31 @@ sub while_another_is_held
 	};
 
 	# Forward, backward, and again.
-	$session->query_safe('BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big');
+	$session->query_safe(
+		'BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big');
 	my @rows = split(/\n/, $session->query_safe('FETCH 1000 FROM c'));
 	is(scalar(@rows), 1000, "$name: a thousand rows");
 	my @back = split(/\n/, $session->query_safe('FETCH BACKWARD ALL FROM c'));
-	is("@back", join(' ', reverse(@rows[ 0 .. 998 ])),
+	is( "@back",
+		join(' ', reverse(@rows[ 0 .. 998 ])),
 		"$name: the same ones backward");
 	my @again = split(/\n/, $session->query_safe('FETCH ALL FROM c'));
 	is_complete(\@again, "$name, forward again");
 	is("@again[0 .. 999]", "@rows", "$name: in the same order");
 	@back = split(/\n/, $session->query_safe('FETCH BACKWARD ALL FROM c'));
-	ok("@back" eq join(' ', reverse @again),
+	ok( "@back" eq join(' ', reverse @again),
 		"$name: all of them, backward from the end");
 	is($session->query_safe('FETCH FIRST FROM c'),
 		$rows[0], "$name: a rescan begins where the scan did");
-	@again = ($rows[0], split(/\n/, $session->query_safe('FETCH ALL FROM c')));
+	@again =
+	  ($rows[0], split(/\n/, $session->query_safe('FETCH ALL FROM c')));
 	is_complete(\@again, "$name, rescan");
 	$session->query_safe('COMMIT');
 
 	# Rescans of a join.
 	$session->query_safe(
-		'BEGIN; SET LOCAL enable_material = off; SET LOCAL enable_memoize = off');
+		'BEGIN; SET LOCAL enable_material = off; SET LOCAL enable_memoize = off'
+	);
 	$checked->(
 		"SELECT count(*), sum(id), count(DISTINCT id) FROM generate_series(1, 3) g, LATERAL (SELECT id FROM big WHERE id > -g OFFSET 0) b",
 		3 * $pages . '|' . 3 * sum_to($pages) . "|$pages",
@@ -180,11 +186,11 @@ sub while_another_is_held
 		$all, 'semi-join');
 	$checked->(
 		"SELECT $check FROM (SELECT id FROM big WHERE id % 2 = 0 UNION ALL SELECT id FROM big WHERE id % 2 = 1) u",
-		$all, 'one after the other');
+		$all,
+		'one after the other');
 	$checked->(
 		'SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM big LIMIT 1500) l',
-		'1500|1500',
-		'LIMIT');
+		'1500|1500', 'LIMIT');
 	$checked->(
 		'SELECT count(*), count(DISTINCT a.id) FROM (SELECT id FROM big LIMIT 700) a, (SELECT id FROM big LIMIT 2) b',
 		'1400|700',
@@ -197,16 +203,17 @@ sub while_another_is_held
 		'scans of a function');
 	$checked->(
 		'SELECT count(*), sum(f), sum(f::bigint * id) FROM big JOIN rows_of_big() f ON f = id',
-		$all, 'a join with a function');
+		$all,
+		'a join with a function');
 
 	# Parallel ones.
-	my $parallel =
-	  session_with($node, max_parallel_workers_per_gather => 2);
+	my $parallel = session_with($node, max_parallel_workers_per_gather => 2);
 	like(
 		$parallel->query_safe("EXPLAIN SELECT $check FROM big"),
 		qr/Workers Planned: 2.*Parallel Seq Scan/s,
 		"$name: the plan is parallel");
-	is($parallel->query_safe("SELECT $check FROM big"), $all, "$name: a parallel scan")
+	is($parallel->query_safe("SELECT $check FROM big"),
+		$all, "$name: a parallel scan")
 	  foreach 1 .. 2;
 	$parallel->query_safe('SET parallel_leader_participation = off');
 	is($parallel->query_safe("SELECT $check FROM big"),
@@ -228,7 +235,9 @@ sub run_at_once
 	$node->pgbench(
 		"--no-vacuum --client=$clients --jobs=2 --transactions=$transactions",
 		0,
-		[ qr{processed: @{[$clients * $transactions]}/@{[$clients * $transactions]}} ],
+		[
+			qr{processed: @{[$clients * $transactions]}/@{[$clients * $transactions]}}
+		],
 		[qr{^$}],
 		"$name: every scan gets its rows",
 		{ map { ("012_$name.$_" => $scripts{$_}) } keys %scripts });
@@ -244,7 +253,8 @@ sub all_at_once
 		  . $check_big
 		  . "SET max_parallel_workers_per_gather = 0;\n",
 		selfjoin => check_script('big a JOIN big b USING (id)'),
-		limit => "SELECT 1 / (count(DISTINCT id) = 900)::integer FROM (SELECT id FROM big LIMIT 900) l;\n",
+		limit =>
+		  "SELECT 1 / (count(DISTINCT id) = 900)::integer FROM (SELECT id FROM big LIMIT 900) l;\n",
 		cursor => "BEGIN;\n"
 		  . "DECLARE c SCROLL CURSOR FOR SELECT id FROM big;\n"
 		  . "MOVE 1000 FROM c;\nMOVE BACKWARD 500 FROM c;\nMOVE 1700 FROM c;\nMOVE BACKWARD 10 FROM c;\nMOVE ALL FROM c;\n"
@@ -283,7 +293,8 @@ sub errors
 		'SELECT count(*) FROM big WHERE 1 / (id - 3600) < 2',
 		qr/division by zero/,
 		"$name: in the middle");
-	is($session->query_safe("SELECT $check FROM big"), $all, "$name: the next scan");
+	is($session->query_safe("SELECT $check FROM big"),
+		$all, "$name: the next scan");
 	is( $session->query_safe(
 			q(
 DO $$
@@ -326,11 +337,14 @@ SELECT 'caught')),
 
 	{
 		my $name = 'error in a worker';
-		my $parallel = session_with($node, max_parallel_workers_per_gather => 2);
+		my $parallel =
+		  session_with($node, max_parallel_workers_per_gather => 2);
 
 		$gate = close_gate($node);
 		($held) = session_at_gate('big', 1000);
-		fails($parallel, 'SELECT sum(1 / (id - 4345)) FROM big',
+		fails(
+			$parallel,
+			'SELECT sum(1 / (id - 4345)) FROM big',
 			qr/division by zero/, $name);
 		is($parallel->query_safe("SELECT $check FROM big"),
 			$all, "$name: the next scan");
@@ -354,8 +368,7 @@ SELECT sum(setting::integer) FROM pg_settings
 	my $session = session($node);
 
 	load_clean_table('placed');
-	ask(
-		q(
+	ask(q(
 CREATE FUNCTION nested(depth integer) RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
     IF depth = 0 THEN
@@ -364,8 +377,11 @@ BEGIN
     PERFORM sum(CASE WHEN n = 1200 THEN nested(depth - 1) END) FROM (SELECT row_number() OVER () AS n FROM placed) p;
 END $$));
 	$session->query_safe("SET max_stack_depth = '6MB'");
-	fails($session, "SELECT nested($depth)", qr/deep enough/, "$name: $depth scans")
-	  foreach 1 .. 2;
+	fails(
+		$session,
+		"SELECT nested($depth)",
+		qr/deep enough/,
+		"$name: $depth scans") foreach 1 .. 2;
 	is($session->query_safe("SELECT $check FROM placed"),
 		$all, "$name: a scan of that session");
 	nothing_is_pinned($node, 'placed', $name);
@@ -384,7 +400,8 @@ sub shares
 	for (my $try = 0; $try < $tries && $shared ne 't'; $try++)
 	{
 		two_at_once("${table}_$try", $name);
-		$shared = counters($node, "${table}_$try", 'scan_sharing_blks_hit > 0');
+		$shared =
+		  counters($node, "${table}_$try", 'scan_sharing_blks_hit > 0');
 	}
 	is($shared, 't', "$name: there is room to share");
 }
@@ -418,17 +435,21 @@ sub changed_tables
 			"INSERT INTO grown SELECT n, repeat('x', 600) FROM generate_series($n + 1, $n + $more) n"
 		);
 		$n += $more;
-		is( $node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id), sum(id) FROM grown'),
+		is( $node->safe_psql(
+				'postgres',
+				'SELECT count(*), count(DISTINCT id), sum(id) FROM grown'),
 			"$n|$n|" . sum_to($n),
 			"$name: a scan of $n pages");
 	}
 	open_gate($gate);
 	ends_complete($held, "$name, the one that began before");
-	is($node->safe_psql('postgres', 'SELECT count(DISTINCT id) FROM grown'),
-		$n, "$name: the next one");
+	is( $node->safe_psql('postgres', 'SELECT count(DISTINCT id) FROM grown'),
+		$n,
+		"$name: the next one");
 
 	# A scan starts where another one has just ended.
-	is( $node->safe_psql('postgres',
+	is( $node->safe_psql(
+			'postgres',
 			"DELETE FROM grown WHERE id > $pages; VACUUM grown; SELECT $check FROM grown"
 		),
 		$all,
@@ -439,7 +460,8 @@ sub changed_tables
 	$node->safe_psql('postgres',
 		"INSERT INTO grown SELECT n, repeat('x', 600) FROM generate_series(1, $pages) n"
 	);
-	is( $node->safe_psql('postgres',
+	is( $node->safe_psql(
+			'postgres',
 			"SELECT $check FROM grown; SELECT $check FROM grown; DROP TABLE grown"
 		),
 		"$all\n$all",
@@ -451,7 +473,7 @@ sub changed_tables
 	is_complete(\@rows, "$name, a cursor during VACUUM");
 	$cursor->query_safe('COMMIT');
 	$cursor->quit;
-	is( $vacuum->query_safe("VACUUM tail; SELECT $check FROM tail"),
+	is($vacuum->query_safe("VACUUM tail; SELECT $check FROM tail"),
 		$all, "$name: a scan after VACUUM");
 	is( $vacuum->query_safe(
 			"SELECT pg_relation_size('tail') / current_setting('block_size')::integer"
@@ -539,7 +561,8 @@ sub ends_in_the_middle
 		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 300 FROM c')
 	  foreach @cursors;
 	$cursors[0]->query_safe('CLOSE c');
-	is($cursors[0]->query_safe("SELECT $check FROM big"), $all, "$name: after CLOSE");
+	is($cursors[0]->query_safe("SELECT $check FROM big"),
+		$all, "$name: after CLOSE");
 	$cursors[1]->query_safe('ROLLBACK');
 	is($cursors[1]->query_safe("SELECT $check FROM big"),
 		$all, "$name: after ROLLBACK");
@@ -549,7 +572,8 @@ sub ends_in_the_middle
 	wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid",
 		'the session does not end');
 	$cursors[3]->{run}->kill_kill;
-	is($node->safe_psql('postgres', "SELECT $check FROM big"), $all, "$name: another");
+	is($node->safe_psql('postgres', "SELECT $check FROM big"),
+		$all, "$name: another");
 	$_->quit foreach @cursors[ 0 .. 1 ];
 	open_gate($gate);
 	ends_complete($held, $name);
@@ -580,16 +604,21 @@ sub standby
 
 		if ($table eq 'kept')
 		{
-			is($standby->safe_psql('postgres', "SELECT $check FROM $table"),
-				$all, "$name: a scan");
+			is( $standby->safe_psql('postgres', "SELECT $check FROM $table"),
+				$all,
+				"$name: a scan");
 			open_gate($gate);
 			ends_complete($_->[0], "$name, others") foreach @held;
-			is( counters($standby, $table, 'scans, scan_sharing_blks_hit > 0, escapes_pinned'),
-				'3|t|0', "$name: they have shared");
+			is( counters(
+					$standby, $table,
+					'scans, scan_sharing_blks_hit > 0, escapes_pinned'),
+				'3|t|0',
+				"$name: they have shared");
 			next;
 		}
 
-		$standby->append_conf('postgresql.conf', 'max_standby_streaming_delay = 0');
+		$standby->append_conf('postgresql.conf',
+			'max_standby_streaming_delay = 0');
 		reload($standby, 'max_standby_streaming_delay', 0);
 		$primary->safe_psql('postgres', "DROP TABLE $table");
 		$primary->wait_for_replay_catchup($standby);

@@ -26,7 +26,7 @@ $node->append_conf('postgresql.conf',
 	"session_preload_libraries = 'pg_ringctl'");
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
-$target->start;		# where nothing is preloaded
+$target->start;    # where nothing is preloaded
 
 seen_when_committed();
 seen_inside_of_a_transaction();
@@ -102,7 +102,8 @@ CREATE TABLE $table (id integer, filler text) PARTITION BY RANGE (id);
 CREATE TABLE ${table}_1 PARTITION OF $table FOR VALUES FROM (1) TO ($half + 1);
 CREATE TABLE ${table}_2 PARTITION OF $table FOR VALUES FROM ($half + 1) TO (MAXVALUE) PARTITION BY RANGE (id);
 CREATE TABLE ${table}_2_1 PARTITION OF ${table}_2 DEFAULT;
-INSERT INTO $table SELECT n, repeat('x', 1900) FROM generate_series(1, $pages) n;));
+INSERT INTO $table SELECT n, repeat('x', 1900) FROM generate_series(1, $pages) n;)
+	);
 }
 
 sub seen_when_committed
@@ -155,9 +156,11 @@ sub seen_inside_of_a_transaction
 	$other->query_safe('SET plan_cache_mode = force_generic_plan');
 	$other->query_safe('PREPARE scan AS SELECT sum(id) FROM locked');
 	$other->query_safe(
-		'PREPARE ring AS SELECT source, ring_kb FROM pg_ringctl_last_scans()');
+		'PREPARE ring AS SELECT source, ring_kb FROM pg_ringctl_last_scans()'
+	);
 	$other->query_safe('BEGIN');
 	$other->query_safe('EXECUTE scan; EXECUTE ring') foreach 1 .. 2;
+
 	foreach my $ring_kb (128, 256)
 	{
 		set_policy($one, 'locked', "${ring_kb}kB");
@@ -204,8 +207,7 @@ sub family_changed_by_another_session
 	scan_gets($other, 'family', '128 128', 'family');
 	foreach my $how ('', 'CONCURRENTLY')
 	{
-		$one->query_safe(
-			"ALTER TABLE family DETACH PARTITION family_2 $how");
+		$one->query_safe("ALTER TABLE family DETACH PARTITION family_2 $how");
 		would_get($other, 'family_1', '128', "detached $how, the other one");
 		would_get($other, 'family_2_1', 'none', "detached $how");
 		$one->query_safe(
@@ -259,7 +261,7 @@ END $$));
 	{
 		$wrong++
 		  if $other->query_safe('SELECT sum(id) FROM busy') != $sum;
-	  } while (
+	} while (
 		++$scans < 10
 		|| $other->query_safe(
 			"SELECT state FROM pg_stat_activity WHERE pid = $pid") ne 'idle');
@@ -376,7 +378,10 @@ sub dump_of
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$node->command_ok(
-		[ 'pg_dump', @options, '--file', "$dumps/$name", '--dbname', $database ],
+		[
+			'pg_dump', @options, '--file', "$dumps/$name",
+			'--dbname', $database
+		],
 		"dump: $name");
 	return "$dumps/$name";
 }
@@ -388,8 +393,9 @@ sub with_psql
 
 	$target->safe_psql('postgres', "CREATE DATABASE $database");
 	return [
-		'psql', '--no-psqlrc', '--quiet', '--set', 'ON_ERROR_STOP=1',
-		@options, '--dbname', $database, '--file', $dump
+		'psql', '--no-psqlrc', '--quiet', '--set',
+		'ON_ERROR_STOP=1', @options, '--dbname', $database,
+		'--file', $dump
 	];
 }
 
@@ -399,7 +405,8 @@ sub with_pg_restore
 
 	$target->safe_psql('postgres', "CREATE DATABASE $database");
 	return [
-		'pg_restore', '--exit-on-error', @options, '--dbname', $database, $dump
+		'pg_restore', '--exit-on-error', @options,
+		'--dbname', $database, $dump
 	];
 }
 
@@ -412,8 +419,7 @@ sub restored_in_full
 
 	is(scalar(split(/\n/, $expected)), 6, 'policies to dump');
 	$target->command_ok(with_psql('plain', $plain), 'restore: plain');
-	$target->command_ok(
-		with_psql('single', $plain, '--single-transaction'),
+	$target->command_ok(with_psql('single', $plain, '--single-transaction'),
 		'restore: in one transaction');
 	$target->command_ok(with_pg_restore('custom', $custom),
 		'restore: custom');
@@ -429,14 +435,17 @@ sub restored_in_full
 	foreach my $database (qw(plain single custom jobs))
 	{
 		is(policies($target, $database), $expected, "policies of $database");
-		is(labels($target, $database),
-			labels($node, 'source'), "labels of $database");
+		is( labels($target, $database),
+			labels($node, 'source'),
+			"labels of $database");
 	}
 	# twice over is no difference
 	$target->command_ok(
 		[
-			'pg_restore', '--exit-on-error', '--clean', '--if-exists',
-			'--dbname', 'custom', $custom
+			'pg_restore', '--exit-on-error',
+			'--clean', '--if-exists',
+			'--dbname', 'custom',
+			$custom
 		],
 		'restore: over the old one');
 	is(policies($target, 'custom'), $expected, 'policies restored again');
@@ -449,19 +458,17 @@ sub restored_without_the_extension
 	my $custom =
 	  dump_of('table', 'source', '--table=alone', '--format=custom');
 	my $exists = q(SELECT to_regclass('alone') IS NOT NULL);
-	my $label = 'table|alone|scan_ring=128kB, scan_threshold=0, dirty_pages=leave';
+	my $label =
+	  'table|alone|scan_ring=128kB, scan_threshold=0, dirty_pages=leave';
 
 	$target->command_fails_like(with_psql('table_plain', $plain),
 		$not_loaded, 'restore of a table: not loaded');
 	$target->command_fails_like(
 		with_psql('table_single', $plain, '--single-transaction'),
-		$not_loaded,
-		'restore of a table: not loaded, in one transaction');
+		$not_loaded, 'restore of a table: not loaded, in one transaction');
 	is($target->safe_psql('table_single', $exists), 'f', 'nothing is left');
-	$target->command_fails_like(
-		with_pg_restore('table_custom', $custom),
-		$not_loaded,
-		'restore of a table: not loaded, by pg_restore');
+	$target->command_fails_like(with_pg_restore('table_custom', $custom),
+		$not_loaded, 'restore of a table: not loaded, by pg_restore');
 
 	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
 	$target->command_ok(with_psql('loaded_plain', $plain),
@@ -472,7 +479,7 @@ sub restored_without_the_extension
 		'restore of a table: loaded, by pg_restore');
 	is(labels($target, 'loaded_custom'), $label, 'its label is there, too');
 	$target->safe_psql('loaded_plain', 'CREATE EXTENSION pg_ringctl');
-	is( policies($target, 'loaded_plain'),
+	is(policies($target, 'loaded_plain'),
 		'public|alone|128kB|0|leave',
 		'it is a policy as soon as there are policies');
 }
@@ -486,7 +493,8 @@ sub restored_without_labels
 	$target->command_ok(with_psql('bare_plain', $plain),
 		'dumped without labels');
 	$target->command_ok(
-		with_pg_restore('bare_custom', "$dumps/table", '--no-security-labels'),
+		with_pg_restore(
+			'bare_custom', "$dumps/table", '--no-security-labels'),
 		'restored without labels');
 	foreach my $database (qw(bare_plain bare_custom))
 	{
@@ -502,7 +510,9 @@ sub after_drop_extension
 	my $labels = labels($node, 'source');
 
 	my $warning;
-	$node->psql('source', 'SET log_min_messages = fatal; DROP EXTENSION pg_ringctl',
+	$node->psql(
+		'source',
+		'SET log_min_messages = fatal; DROP EXTENSION pg_ringctl',
 		stderr => \$warning);
 	like(
 		$warning,
@@ -539,9 +549,13 @@ SELECT format('SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL', objtype, objname
 	is($node->safe_psql('source', 'SELECT pg_ringctl_drop_all_policies()'),
 		'6', 'all policies are dropped');
 	$node->safe_psql('source', q(SELECT pg_ringctl_set_policy('alone', 0)));
-	$node->psql('source', 'SET log_min_messages = fatal; DROP EXTENSION pg_ringctl',
+	$node->psql(
+		'source',
+		'SET log_min_messages = fatal; DROP EXTENSION pg_ringctl',
 		stderr => \$warning);
-	like($warning, qr/WARNING:  1 policy stays behind as a security label\n/,
+	like(
+		$warning,
+		qr/WARNING:  1 policy stays behind as a security label\n/,
 		'DROP EXTENSION warns of one');
 	$node->safe_psql('source',
 		'CREATE EXTENSION pg_ringctl; SELECT pg_ringctl_drop_all_policies()');
@@ -576,7 +590,9 @@ sub on_a_standby
 		$node->wait_for_replay_catchup($standby);
 		would_get($session, 'streamed', $ring_kb, "standby, $ring_kb kB");
 		scan_gets($session, 'streamed', $ring_kb, "standby, $ring_kb kB");
-		scan_gets($session, 'streamed_tree', "$ring_kb $ring_kb",
+		scan_gets(
+			$session, 'streamed_tree',
+			"$ring_kb $ring_kb",
 			"standby, $ring_kb kB of a tree");
 	}
 

@@ -17,7 +17,8 @@ use Time::HiRes qw(usleep);
 use RingctlTest;
 
 my $pages = 2500;
-my $many_pages = 20000;    # the leader is not through before its workers are there
+my $many_pages =
+  20000;    # the leader is not through before its workers are there
 
 # Processes that we stopped, and must not leave so.
 my @stopped;
@@ -37,8 +38,7 @@ $node->safe_psql('postgres',
 load_table($node, 'big', $pages);
 load_table($node, 'large', $many_pages);
 my $observer = session($node);
-my $io_workers =
-  $node->pg_version >= 18 && ask('SHOW io_method') eq 'worker';
+my $io_workers = $node->pg_version >= 18 && ask('SHOW io_method') eq 'worker';
 
 exact_sums();
 waiting_exclusive_lock();
@@ -71,7 +71,10 @@ sub wait_for
 {
 	my ($query) = @_;
 
-	for (my $i = 0; $i < 100 * $PostgreSQL::Test::Utils::timeout_default; $i++)
+	for (
+		my $i = 0;
+		$i < 100 * $PostgreSQL::Test::Utils::timeout_default;
+		$i++)
 	{
 		return 1 if ask($query) eq 't';
 		usleep(10_000);
@@ -88,7 +91,8 @@ sub nothing_is_left
 	is( ask(q(
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'),
        (SELECT count(*) FROM pg_ringctl_rings),
-       (SELECT count(*) FROM pg_locks WHERE relation >= 16384 AND pid <> pg_backend_pid()))),
+       (SELECT count(*) FROM pg_locks WHERE relation >= 16384 AND pid <> pg_backend_pid()))
+		),
 		'0|0|0',
 		"$name: no worker, ring or lock is left");
 	nothing_is_pinned($node, $_, $name) foreach qw(big large);
@@ -112,8 +116,9 @@ sub exact_sums
 			),
 			"$pages|$pages|" . 16 * ($workers + 1) . '|0',
 			"$workers workers: the result");
-		ask('SELECT count(*) FROM pg_ringctl_stats_info');	# what is pending
-		is( counters($node, 'big', 'scans, workers_launched, blocks', 'prewarm'),
+		ask('SELECT count(*) FROM pg_ringctl_stats_info');   # what is pending
+		is( counters(
+				$node, 'big', 'scans, workers_launched, blocks', 'prewarm'),
 			"1|$workers|$pages",
 			"$workers workers: the counters");
 	}
@@ -131,12 +136,19 @@ sub waiting_exclusive_lock
 
 	$node->safe_psql('postgres', 'CREATE INDEX big_id ON big (id)');
 	$session->query_safe('BEGIN; LOCK TABLE big IN ACCESS SHARE MODE');
-	start_query($other, 'BEGIN; LOCK TABLE big IN ACCESS EXCLUSIVE MODE; COMMIT');
-	wait_for("SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted AND mode = 'AccessExclusiveLock'");
-	is( $session->query_safe("SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3)"),
+	start_query($other,
+		'BEGIN; LOCK TABLE big IN ACCESS EXCLUSIVE MODE; COMMIT');
+	wait_for(
+		"SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted AND mode = 'AccessExclusiveLock'"
+	);
+	is( $session->query_safe(
+			"SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3)"
+		),
 		$pages,
 		'somebody waits for an exclusive lock: a prewarm');
-	is( $session->query_safe("SELECT sum(blocks) > $pages FROM pg_ringctl_prewarm_all('big', 128, workers => 3)"),
+	is( $session->query_safe(
+			"SELECT sum(blocks) > $pages FROM pg_ringctl_prewarm_all('big', 128, workers => 3)"
+		),
 		't',
 		'somebody waits for an exclusive lock: a table and its index');
 	is( ask("SELECT count(*) FROM pg_locks WHERE pid = $pid AND NOT granted"),
@@ -155,7 +167,9 @@ sub out_of_workers
 	foreach my $workers (0, 1)
 	{
 		$session->query_safe("SET max_parallel_workers = $workers");
-		is( $session->query("SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 128, workers => 3)"),
+		is( $session->query(
+				"SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 128, workers => 3)"
+			),
 			"$pages|" . 16 * (1 + $workers),
 			"$workers workers can be had: the result");
 		like(
@@ -166,8 +180,11 @@ sub out_of_workers
 	}
 	# One message, however many relations.
 	$session->query_safe('SET max_parallel_workers = 0');
-	is( $session->query("SELECT sum(blocks) > $pages FROM pg_ringctl_prewarm_all('pg_proc', 128, workers => 3), generate_series(1, 50)"),
-		't', 'no worker for several relations');
+	is( $session->query(
+			"SELECT sum(blocks) > $pages FROM pg_ringctl_prewarm_all('pg_proc', 128, workers => 3), generate_series(1, 50)"
+		),
+		't',
+		'no worker for several relations');
 	is(scalar(() = $session->{stderr} =~ /NOTICE/g), 1, 'is told once');
 	$session->{stderr} = '';
 	$session->quit;
@@ -183,7 +200,8 @@ sub seen_while_it_runs
 		my $pid = pid_of($session);
 
 		start_query($session, long_prewarm('128, workers => 3'));
-		wait_for(qq(
+		wait_for(
+			qq(
 SELECT count(*) FILTER (WHERE pid = $pid AND leader_pid IS NULL) = 1 AND
        count(*) FILTER (WHERE leader_pid = $pid) = 3 AND
        bool_and(relname = 'large' AND kind = 'prewarm' AND source = 'argument' AND ring_buffers = 16) AND
@@ -191,7 +209,8 @@ SELECT count(*) FILTER (WHERE pid = $pid AND leader_pid IS NULL) = 1 AND
        sum(blocks_done) <= $many_pages
   FROM pg_ringctl_rings));
 		pass("$end: the leader and its workers are seen");
-		wait_for(qq(
+		wait_for(
+			qq(
 SELECT bool_or(query LIKE '%pg_ringctl_prewarm%') FROM pg_stat_activity
  WHERE leader_pid = $pid AND backend_type = 'parallel worker'));
 		pass("$end: and so is what the workers do");
@@ -206,18 +225,23 @@ SELECT bool_or(query LIKE '%pg_ringctl_prewarm%') FROM pg_stat_activity
 		if ($end eq 'pg_cancel_backend')
 		{
 			finish_query($session);
-			like($session->{stderr}, qr/canceling statement due to user request/,
+			like(
+				$session->{stderr},
+				qr/canceling statement due to user request/,
 				"$end: the query ended");
 			$session->{stderr} = '';
 			nothing_is_left($end);
-			is( $session->query_safe("SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3)"),
+			is( $session->query_safe(
+					"SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3)"
+				),
 				$pages,
 				"$end: the session goes on");
 			$session->quit;
 		}
 		else
 		{
-			wait_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+			wait_for(
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 			eval { $session->quit };
 			nothing_is_left($end);
 		}
@@ -234,23 +258,34 @@ BEGIN
 EXCEPTION WHEN query_canceled OR admin_shutdown THEN
     RETURN SQLSTATE || ' ' || (SELECT count(*) FROM pg_stat_activity WHERE leader_pid = pg_backend_pid());
 END $$));
-	start_query($session, sprintf('BEGIN; SELECT caught($s$%s$s$)', long_prewarm('128, workers => 3')));
-	wait_for("SELECT count(*) = 3 FROM pg_ringctl_rings WHERE leader_pid = $pid");
+	start_query(
+		$session,
+		sprintf('BEGIN; SELECT caught($s$%s$s$)',
+			long_prewarm('128, workers => 3')));
+	wait_for(
+		"SELECT count(*) = 3 FROM pg_ringctl_rings WHERE leader_pid = $pid");
 	ask("SELECT pg_cancel_backend($pid)");
-	is(finish_query($session), '57014 0', 'cancelled and caught: no worker is left');
-	is( $session->query_safe("CREATE TABLE written (); SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3); ROLLBACK"),
-		$pages, 'cancelled and caught: the transaction goes on, and may write');
+	is(finish_query($session), '57014 0',
+		'cancelled and caught: no worker is left');
+	is( $session->query_safe(
+			"CREATE TABLE written (); SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3); ROLLBACK"
+		),
+		$pages,
+		'cancelled and caught: the transaction goes on, and may write');
 	# an error in a worker is the leader's; one may just be at its end, or beyond
 	ask('SET client_min_messages = error; SET log_min_messages = error');
 	start_query($session, long_prewarm('128, workers => 3'));
-	wait_for("SELECT state = 'active' FROM pg_stat_activity WHERE pid = $pid");
-	wait_for(qq(
+	wait_for(
+		"SELECT state = 'active' FROM pg_stat_activity WHERE pid = $pid");
+	wait_for(
+		qq(
 SELECT count(pg_terminate_backend(pid)) >= 0 AND
        (SELECT state = 'idle' FROM pg_stat_activity WHERE pid = $pid)
   FROM pg_stat_activity WHERE leader_pid = $pid));
 	ask('RESET client_min_messages; RESET log_min_messages');
 	finish_query($session);
-	like($session->{stderr},
+	like(
+		$session->{stderr},
 		qr/ERROR:  (terminating (connection|background worker "parallel worker") due to administrator command|parallel worker failed to initialize|lost connection to parallel worker)/,
 		'a worker is terminated: the query fails');
 	$session->{stderr} = '';
@@ -278,24 +313,33 @@ sub held
 			evict_pages($observer, 'big');
 			ask('SELECT pg_ringctl_stats_reset()');
 			# what we are going to ask shall not need to read
-			is(ask("SELECT 'big'::regclass \\gset\n$rings; $waiting"), 'f', "$name: nothing yet");
-			@stopped = split(/\n/,
-				ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'"));
-			kill('STOP', @stopped) == @stopped or die 'cannot stop the I/O workers';
+			is(ask("SELECT 'big'::regclass \\gset\n$rings; $waiting"),
+				'f', "$name: nothing yet");
+			@stopped = split(
+				/\n/,
+				ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'"
+				));
+			kill('STOP', @stopped) == @stopped
+			  or die 'cannot stop the I/O workers';
 			start_query($session,
-				"SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 512, first_block => 500, workers => 2)");
+				"SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 512, first_block => 500, workers => 2)"
+			);
 			wait_for($waiting);
 			is( ask($rings),
-				join("\n", map { "$_|big|prewarm|512|0|" . ($pages - 500) . '|t' } qw(t f f)),
+				join("\n",
+					map { "$_|big|prewarm|512|0|" . ($pages - 500) . '|t' }
+					  qw(t f f)),
 				"$name: the rings of all three");
 			ask("SELECT pg_cancel_backend($pid)") if $end eq 'cancel';
 			# a worker that is to end needs its reads to come to an end first
 			kill('CONT', @stopped);
 			@stopped = ();
-			is(finish_query($session), $end eq 'end' ? ($pages - 500) . '|192' : '', $name);
+			is(finish_query($session),
+				$end eq 'end' ? ($pages - 500) . '|192' : '', $name);
 			$session->{stderr} = '';
 			is( counters($node, 'big', 'scans, workers_launched', 'prewarm'),
-				'1|2', "$name: counted");
+				'1|2',
+				"$name: counted");
 			nothing_is_left($name);
 			$session->quit;
 		}
@@ -307,14 +351,18 @@ sub switched_off
 {
 	my $session = session($node);
 
-	switch($node, 'off');
-	fails($session, "SELECT * FROM pg_ringctl_prewarm_all('big', 128, workers => 2)",
+	switch ($node, 'off');
+	fails(
+		$session,
+		"SELECT * FROM pg_ringctl_prewarm_all('big', 128, workers => 2)",
 		qr/ERROR:  cannot use a ring while pg_ringctl is switched off/,
 		'switched off: no ring');
-	is( $session->query_safe("SELECT blocks, ring_buffers, reuses FROM pg_ringctl_prewarm('big', workers => 2, fit => 'ignore')"),
+	is( $session->query_safe(
+			"SELECT blocks, ring_buffers, reuses FROM pg_ringctl_prewarm('big', workers => 2, fit => 'ignore')"
+		),
 		"$pages|0|0",
 		'switched off: without one');
-	switch($node, 'on');
+	switch ($node, 'on');
 	$session->quit;
 	nothing_is_left('switched off');
 }
@@ -325,19 +373,24 @@ sub changed_meanwhile
 	my $session = session($node);
 	my $pid = pid_of($session);
 
-	$node->safe_psql('postgres',
+	$node->safe_psql(
+		'postgres',
 		q(CREATE TABLE busy (id integer PRIMARY KEY, filler text);
 INSERT INTO busy SELECT n, repeat('x', 600) FROM generate_series(1, 4000) n));
 	start_query($session,
-		"SELECT count(*) > 0, bool_and(p.blocks = p.blks_hit + p.blks_read) FROM generate_series(1, 60) i, LATERAL pg_ringctl_prewarm_all('busy', 128 * sign(i)::integer, workers => 2) p");
+		"SELECT count(*) > 0, bool_and(p.blocks = p.blks_hit + p.blks_read) FROM generate_series(1, 60) i, LATERAL pg_ringctl_prewarm_all('busy', 128 * sign(i)::integer, workers => 2) p"
+	);
 	for (my $i = 0; $i < 4; $i++)
 	{
-		$node->safe_psql('postgres', $_) foreach
-		  'TRUNCATE busy', "INSERT INTO busy SELECT n, repeat('y', 600) FROM generate_series(1, 4000) n",
-		  'VACUUM FULL busy', 'DELETE FROM busy WHERE id > 1000', 'VACUUM busy',
+		$node->safe_psql('postgres', $_)
+		  foreach 'TRUNCATE busy',
+		  "INSERT INTO busy SELECT n, repeat('y', 600) FROM generate_series(1, 4000) n",
+		  'VACUUM FULL busy', 'DELETE FROM busy WHERE id > 1000',
+		  'VACUUM busy',
 		  'REINDEX TABLE busy', 'CLUSTER busy USING busy_pkey';
 	}
-	is(finish_query($session), 't|t', 'changed meanwhile: all that was read adds up');
+	is(finish_query($session), 't|t',
+		'changed meanwhile: all that was read adds up');
 	unlike($session->{stderr}, qr/ERROR/, 'changed meanwhile: no error');
 	$session->{stderr} = '';
 	$session->quit;
@@ -356,7 +409,8 @@ sub dropped_meanwhile
 		my $name = "dropped meanwhile, $workers workers";
 		my $other = session($node);
 
-		$node->safe_psql('postgres',
+		$node->safe_psql(
+			'postgres',
 			q(CREATE TABLE tree (id integer, filler text) PARTITION BY RANGE (id);
 CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (1000);
 CREATE TABLE tree_2 PARTITION OF tree FOR VALUES FROM (1000) TO (2000);
@@ -365,15 +419,24 @@ CREATE INDEX tree_id ON tree (id);
 INSERT INTO tree SELECT n, repeat('x', 600) FROM generate_series(0, 2999) n));
 		$other->query_safe('BEGIN; REINDEX INDEX tree_1_id_idx');
 		start_query($session,
-			"SELECT string_agg(relid::regclass::text, ' '), sum(blocks) > 16 FROM pg_ringctl_prewarm_all('tree', 128, '{indexes,table}', workers => $workers)");
-		wait_for("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid");
-		is( ask("SELECT string_agg(c.relname, ' ' ORDER BY c.oid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE l.pid = $pid AND c.oid >= 16384"),
-			'tree_1 tree_1_id_idx', "$name: only what is read now is locked");
+			"SELECT string_agg(relid::regclass::text, ' '), sum(blocks) > 16 FROM pg_ringctl_prewarm_all('tree', 128, '{indexes,table}', workers => $workers)"
+		);
+		wait_for(
+			"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid"
+		);
+		is( ask("SELECT string_agg(c.relname, ' ' ORDER BY c.oid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE l.pid = $pid AND c.oid >= 16384"
+			),
+			'tree_1 tree_1_id_idx',
+			"$name: only what is read now is locked");
 		$node->safe_psql('postgres', 'DROP TABLE tree_2');
 		$other->query_safe('ROLLBACK');
-		is( finish_query($session), 'tree_1_id_idx tree_3_id_idx tree_1 tree_3|t', $name);
-		is( join(' ', $session->{stderr} =~ /NOTICE:  skipping "(\w+)" --- relation no longer exists/g),
-			'tree_2_id_idx tree_2', "$name: the messages");
+		is(finish_query($session),
+			'tree_1_id_idx tree_3_id_idx tree_1 tree_3|t', $name);
+		is( join(' ',
+				$session->{stderr} =~
+				  /NOTICE:  skipping "(\w+)" --- relation no longer exists/g),
+			'tree_2_id_idx tree_2',
+			"$name: the messages");
 		$session->{stderr} = '';
 		$other->quit;
 		$node->safe_psql('postgres', 'DROP TABLE tree');
@@ -386,14 +449,19 @@ sub temporary_table_of_another
 {
 	my $session = session($node);
 
-	$session->query_safe('CREATE TEMP TABLE mine AS SELECT 1 AS id; CREATE TEMP TABLE parted (id integer) PARTITION BY LIST (id)');
+	$session->query_safe(
+		'CREATE TEMP TABLE mine AS SELECT 1 AS id; CREATE TEMP TABLE parted (id integer) PARTITION BY LIST (id)'
+	);
 	foreach my $table (qw(mine parted))
 	{
 		my $oid = $session->query_safe("SELECT '$table'::regclass::oid");
 
 		my ($ret, $stdout, $stderr) = $node->psql('postgres',
-			"\\set VERBOSITY verbose\nSELECT * FROM pg_ringctl_prewarm_all($oid, workers => 2)");
-		like($stderr, qr/ERROR:  0A000: cannot access temporary tables of other sessions/,
+			"\\set VERBOSITY verbose\nSELECT * FROM pg_ringctl_prewarm_all($oid, workers => 2)"
+		);
+		like(
+			$stderr,
+			qr/ERROR:  0A000: cannot access temporary tables of other sessions/,
 			"another session's $table");
 	}
 	$session->quit;
@@ -404,16 +472,21 @@ sub standby
 	$node->backup('backup');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	$standby->init_from_backup($node, 'backup', has_streaming => 1);
-	$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = '1s'");
+	$standby->append_conf('postgresql.conf',
+		"max_standby_streaming_delay = '1s'");
 	$standby->start;
 	$node->wait_for_catchup($standby);
 
-	is( $standby->safe_psql('postgres',
-			"SELECT blocks, blks_hit + blks_read, ring_buffers FROM pg_ringctl_prewarm('big', 128, workers => 2)"),
+	is( $standby->safe_psql(
+			'postgres',
+			"SELECT blocks, blks_hit + blks_read, ring_buffers FROM pg_ringctl_prewarm('big', 128, workers => 2)"
+		),
 		"$pages|$pages|48",
 		'standby: a prewarm');
-	is( $standby->safe_psql('postgres',
-			"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT sum(blocks) >= $pages FROM pg_ringctl_prewarm_all('big', 128, workers => 2); COMMIT"),
+	is( $standby->safe_psql(
+			'postgres',
+			"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT sum(blocks) >= $pages FROM pg_ringctl_prewarm_all('big', 128, workers => 2); COMMIT"
+		),
 		't',
 		'standby: a table with its parts');
 
@@ -421,20 +494,36 @@ sub standby
 	# waits for a relation's lock has its snapshot already; if replay waits for
 	# that, the server cancels it, as any query.
 	my $session = session($standby);
-	start_query($session, join(";\n",
-			("SELECT bool_and(blocks = blks_hit + blks_read) FROM pg_ringctl_prewarm_all('busy', 128, workers => 2)") x 20));
+	start_query(
+		$session,
+		join(
+			";\n",
+			(   "SELECT bool_and(blocks = blks_hit + blks_read) FROM pg_ringctl_prewarm_all('busy', 128, workers => 2)"
+			) x 20));
 	for (my $i = 0; $i < 3; $i++)
 	{
-		$node->safe_psql('postgres', $_) foreach 'TRUNCATE busy',
-		  "INSERT INTO busy SELECT n, repeat('y', 600) FROM generate_series(1, 2000) n", 'VACUUM FULL busy';
+		$node->safe_psql('postgres', $_)
+		  foreach 'TRUNCATE busy',
+		  "INSERT INTO busy SELECT n, repeat('y', 600) FROM generate_series(1, 2000) n",
+		  'VACUUM FULL busy';
 	}
-	like(finish_query($session), qr/^(t\n?)*$/, 'standby: changes are replayed meanwhile');
-	is( join('', grep { /ERROR/ && !/canceling statement due to conflict with recovery/ }
+	like(finish_query($session), qr/^(t\n?)*$/,
+		'standby: changes are replayed meanwhile');
+	is( join(
+			'',
+			grep {
+				/ERROR/
+				  && !/canceling statement due to conflict with recovery/
+			  }
 			  split(/^/, $session->{stderr})),
-		'', 'standby: no other error than that of a conflict');
+		'',
+		'standby: no other error than that of a conflict');
 	$node->wait_for_catchup($standby);
-	is( $session->query("SELECT bool_and(blocks = blks_hit + blks_read) FROM pg_ringctl_prewarm_all('busy', 128, workers => 2)"),
-		't', 'standby: after the changes');
+	is( $session->query(
+			"SELECT bool_and(blocks = blks_hit + blks_read) FROM pg_ringctl_prewarm_all('busy', 128, workers => 2)"
+		),
+		't',
+		'standby: after the changes');
 	$session->{stderr} = '';
 	$session->quit;
 	$standby->stop;
@@ -457,14 +546,20 @@ sub failing_reads
 	foreach my $statement (
 		"SELECT * FROM pg_ringctl_prewarm('big', 128, workers => 3)",
 		"SELECT * FROM pg_ringctl_prewarm_all('big', fit => 'ignore', workers => 3)",
-		"SELECT caught(\$\$SELECT * FROM pg_ringctl_prewarm('big', 128, workers => 3)\$\$)")
+		"SELECT caught(\$\$SELECT * FROM pg_ringctl_prewarm('big', 128, workers => 3)\$\$)"
+	  )
 	{
-		fails($observer, $statement, qr/ERROR:  (XX001: )?invalid page in block/, "broken pages: $statement");
+		fails(
+			$observer, $statement,
+			qr/ERROR:  (XX001: )?invalid page in block/,
+			"broken pages: $statement");
 		nothing_is_left("broken pages: $statement");
 	}
 	# The rest is still readable by all.
-	is( ask("SELECT blocks FROM pg_ringctl_prewarm('big', 128, first_block => 2, last_block => 1000, workers => 3)"),
-		'999', 'broken pages: the others');
+	is( ask("SELECT blocks FROM pg_ringctl_prewarm('big', 128, first_block => 2, last_block => 1000, workers => 3)"
+		),
+		'999',
+		'broken pages: the others');
 	$observer->quit;
 	$node->stop;
 }

@@ -17,7 +17,7 @@ use RingctlTest;
 
 my $old = new_node('old');
 my $round = 0;
-my $folder;		# has a copy of the extension's files
+my $folder;    # has a copy of the extension's files
 
 $old->start;
 $old->safe_psql('postgres', <<'EOS');
@@ -36,7 +36,8 @@ CREATE FUNCTION all_of_archive() RETURNS SETOF archive LANGUAGE sql AS 'SELECT *
 CREATE TYPE pair AS (a archive, b archive);
 EOS
 $old->stop;
-like((run_upgrade(new_node('refused')))[1],
+like(
+	(run_upgrade(new_node('refused')))[1],
 	qr/security label provider "pg_ringctl" is not loaded/,
 	'what needs the table comes before the library, if nothing preloads it');
 upgrades('with the library preloaded',
@@ -44,19 +45,34 @@ upgrades('with the library preloaded',
 
 SKIP:
 {
-	skip 'extensions are in one folder only before 18', 7 if $old->pg_version < 18;
+	skip 'extensions are in one folder only before 18', 5
+	  if $old->pg_version < 18;
 	my $apart = files_apart();
 
 	$old->append_conf('postgresql.conf', $apart);
 	upgrades('in a folder of its own',
 		"$apart\nshared_preload_libraries = 'pg_ringctl'");
 	$old->start;
-	is( $old->safe_psql('postgres',
-			"SELECT comment FROM pg_available_extensions WHERE name = 'pg_ringctl'"),
-		'apart', 'in a folder of its own: the extension is the one there');
+	is( $old->safe_psql(
+			'postgres',
+			"SELECT comment FROM pg_available_extensions WHERE name = 'pg_ringctl'"
+		),
+		'apart',
+		'in a folder of its own: the extension is the one there');
+	$old->stop;
+}
+
+# Before 18 the scripts of an update have to be in the server's own folder.
+$folder = $old->config_data('--sharedir') if $old->pg_version < 18;
+SKIP:
+{
+	skip 'the folder of extensions may not be written to', 4
+	  if !-w "$folder/extension";
+	$old->start;
 	updates();
 	$old->stop;
 }
+unlink glob("$folder/extension/pg_ringctl--1.*--1.*.sql");
 done_testing();
 
 
@@ -103,7 +119,8 @@ EOS
 
 	is( $old->safe_psql(
 			'postgres',
-			"DROP EXTENSION pg_ringctl; SELECT count(*) FROM pg_proc WHERE proname ~ '^pg_ringctl'"),
+			"DROP EXTENSION pg_ringctl; SELECT count(*) FROM pg_proc WHERE proname ~ '^pg_ringctl'"
+		),
 		0,
 		'an update: all of it belongs to the extension');
 }
@@ -119,12 +136,17 @@ sub files_apart
 
 	$folder = PostgreSQL::Test::Utils::tempdir();
 	mkdir("$folder/extension") or die "cannot make a folder: $!";
-	copy($_, $folder) or die "cannot copy $_: $!" foreach glob("$libraries/pg_ringctl.*");
-	copy($_, "$folder/extension") or die "cannot copy $_: $!"
+	copy($_, $folder)
+	  or die "cannot copy $_: $!"
+	  foreach glob("$libraries/pg_ringctl.*");
+	copy($_, "$folder/extension")
+	  or die "cannot copy $_: $!"
 	  foreach glob("$share/extension/pg_ringctl[-.]*");
 	my $control = "$folder/extension/pg_ringctl.control";
-	write_file($control, slurp_file($control) =~ s/^comment = .*$/comment = 'apart'/mr);
-	return "dynamic_library_path = '$folder:\$libdir'\nextension_control_path = '$folder:\$system'";
+	write_file($control,
+		slurp_file($control) =~ s/^comment = .*$/comment = 'apart'/mr);
+	return
+	  "dynamic_library_path = '$folder:\$libdir'\nextension_control_path = '$folder:\$system'";
 }
 
 
@@ -135,7 +157,8 @@ sub run_upgrade
 	my ($node) = @_;
 	my ($output, $errors);
 
-	chdir($node->basedir) or die "cannot change directory: $!";	# it writes there
+	chdir($node->basedir)
+	  or die "cannot change directory: $!";    # it writes there
 	my $done = run_log(
 		[
 			'pg_upgrade', '--no-sync',

@@ -69,16 +69,21 @@ CREATE TABLE indexed AS SELECT generate_series(1, 1000) AS id;
 CREATE INDEX ON indexed (id with_query)));
 	$node->safe_psql('postgres', 'VACUUM (FREEZE) few, indexed; CHECKPOINT');
 	$session->query_safe('SET enable_seqscan = off');
-	like($session->query_safe('EXPLAIN SELECT id FROM indexed WHERE id = 470'),
-		qr/Index.* Scan/, "$name: the plan");
+	like(
+		$session->query_safe('EXPLAIN SELECT id FROM indexed WHERE id = 470'),
+		qr/Index.* Scan/,
+		"$name: the plan");
 
 	system('prlimit', '--pid', pid_of($session), '--fsize=0') == 0
 	  or die 'cannot limit the session';
-	is($session->query_safe(q(LOAD 'pg_ringctl'; SELECT id FROM indexed WHERE id = 470)),
-		470, "$name: the row");
+	is( $session->query_safe(
+			q(LOAD 'pg_ringctl'; SELECT id FROM indexed WHERE id = 470)),
+		470,
+		"$name: the row");
 	is($session->query('SELECT sum(id) FROM big'),
 		$sum, "$name: the session goes on");
-	like($session->{stderr}, $warning, "$name: and says so when there is none");
+	like($session->{stderr}, $warning,
+		"$name: and says so when there is none");
 	$session->{stderr} = '';
 	$session->quit;
 }
@@ -98,7 +103,8 @@ sub scans_go_on
 	is($session->query_safe('SELECT sum(id) FROM big'),
 		$sum, "$what: the right rows again, and it says so once");
 	is( $session->query_safe(
-			'SELECT ring_buffers > 0, escapes_pinned + escapes_dirty FROM pg_ringctl_last_scans()'),
+			'SELECT ring_buffers > 0, escapes_pinned + escapes_dirty FROM pg_ringctl_last_scans()'
+		),
 		't|0',
 		"$what: through a ring that stays closed");
 	is( $session->query_safe(

@@ -71,57 +71,77 @@ BEGIN
 EXCEPTION WHEN query_canceled THEN
 	RETURN result;
 END $$));
-$node->append_conf('postgresql.conf', "session_preload_libraries = '$library'");
+$node->append_conf('postgresql.conf',
+	"session_preload_libraries = '$library'");
 $node->reload;
 
 # The first ones find nothing in shared memory, and make it step by step.
 survives('scan', 'SELECT sum(id) FROM big');
 survives('parallel scan',
 	'SET max_parallel_workers_per_gather = 2; SELECT sum(id) FROM big');
-survives('scans that share', 'SELECT count(*) FROM big a JOIN big b USING (id)');
+survives('scans that share',
+	'SELECT count(*) FROM big a JOIN big b USING (id)');
 survives('rescan',
-	'SELECT x, (SELECT sum(id) FROM big WHERE id > x) FROM generate_series(1, 2) x');
+	'SELECT x, (SELECT sum(id) FROM big WHERE id > x) FROM generate_series(1, 2) x'
+);
 survives('LIMIT', 'SELECT count(*) FROM (SELECT id FROM big LIMIT 40) l');
 survives('caught', q(SELECT caught('SELECT sum(id) FROM big')), 'caught');
 survives('a query that fails', 'SELECT fails()', '^caught$');
-survives('cursor', q(
+survives(
+	'cursor', q(
 SET synchronize_seqscans = off; BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM big; MOVE 600 FROM c;
 FETCH BACKWARD 1 FROM c; MOVE ALL FROM c; FETCH BACKWARD 1 FROM c; COMMIT));
-survives('partitions', 'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM tree');
-survives('UPDATE', 'BEGIN; UPDATE tree SET id = id WHERE id < 20; ROLLBACK; SELECT 1');
+survives('partitions',
+	'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM tree');
+survives('UPDATE',
+	'BEGIN; UPDATE tree SET id = id WHERE id < 20; ROLLBACK; SELECT 1');
 survives('observe', 'SET pg_ringctl.mode = observe; SELECT sum(id) FROM big');
-survives('prewarm', q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128)));
-survives('prewarm by workers',
-	q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128, workers => 2)));
-survives('prewarm of parts',
-	q(SELECT count(*), sum(blocks) > 0 FROM pg_ringctl_prewarm_all('tree', -1)));
-survives('prewarm of blocks',
-	q(SELECT blocks, seek_distance FROM pg_ringctl_prewarm_blocks('big', '{7, 5, 9, 1}', 64)));
+survives('prewarm',
+	q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128)));
+survives(
+	'prewarm by workers',
+	q(SELECT blocks, escapes FROM pg_ringctl_prewarm('big', 128, workers => 2))
+);
+survives(
+	'prewarm of parts',
+	q(SELECT count(*), sum(blocks) > 0 FROM pg_ringctl_prewarm_all('tree', -1))
+);
+survives(
+	'prewarm of blocks',
+	q(SELECT blocks, seek_distance FROM pg_ringctl_prewarm_blocks('big', '{7, 5, 9, 1}', 64))
+);
 survives('statistics',
-	'SELECT count(*) > 0, (SELECT count(*) FROM pg_ringctl_stats_info) FROM pg_ringctl_stats');
-survives('rings', q(
+	'SELECT count(*) > 0, (SELECT count(*) FROM pg_ringctl_stats_info) FROM pg_ringctl_stats'
+);
+survives(
+	'rings', q(
 BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 100 FROM c;
 SELECT count(*) >= 0 FROM pg_ringctl_rings;
 SELECT count(*) >= 0 FROM pg_ringctl_ring_slots(pg_backend_pid()); COMMIT));
-survives('pool', q(
+survives(
+	'pool', q(
 SELECT count(*) >= 0 FROM pg_ringctl_escapes;
 SELECT count(*) > 0 FROM pg_ringctl_pollution;
 SELECT length(pg_ringctl_map_relation('big', 4)) > 0;
 SELECT buffers_evicted >= 0 FROM pg_ringctl_reclaim_all()));
-survives('facts', q(
+survives(
+	'facts', q(
 SELECT sum(id) FROM big; SELECT blocks FROM pg_ringctl_last_scans();
 SELECT source FROM pg_ringctl_resolve('big')));
-survives('EXPLAIN',
+survives(
+	'EXPLAIN',
 	q(SELECT caught('EXPLAIN (ANALYZE, RING, COSTS OFF, TIMING OFF) SELECT count(*) FROM tree')),
-	'caught')
-  if $node->pg_version >= 18;
-survives('policies', q(
+	'caught') if $node->pg_version >= 18;
+survives(
+	'policies', q(
 SELECT pg_ringctl_set_policy('tree', '256kB', '0');
 SELECT scan_ring FROM pg_ringctl_policies; SELECT count(*) FROM tree;
-SELECT pg_ringctl_drop_policy('tree'); SELECT pg_ringctl_drop_all_policies()));
+SELECT pg_ringctl_drop_policy('tree'); SELECT pg_ringctl_drop_all_policies())
+);
 survives('reset', 'SELECT pg_ringctl_stats_reset() IS NOT NULL');
 # A session's second ring has another size than its first one, and stays.
-survives('memory', q(
+survives(
+	'memory', q(
 SET pg_ringctl.scan_threshold = 0;
 SET pg_ringctl.scan_ring = 128; SELECT sum(id) FROM big;
 SET pg_ringctl.scan_ring = 64; SELECT sum(id) FROM big;
@@ -152,7 +172,8 @@ sub with_fault
 		stdout => \$out,
 		stderr => \$err);
 	my ($first, $again) = split(/^again$/m, $out, 2);
-	return (map({ defined $_ ? s/^\s+|\s+$//gr : 'nothing' } $first, $again), $err);
+	return (map({ defined $_ ? s/^\s+|\s+$//gr : 'nothing' } $first, $again),
+		$err);
 }
 
 # A statement returns the same, or what matches $or, whichever request fails; unless
@@ -178,7 +199,7 @@ sub survives
 
 		push @wrong, "fault $n: $first, then: $again, with $err"
 		  if $again ne $expected
-		  || ($err !~ /ERROR/
+		  || ( $err !~ /ERROR/
 			&& $first ne $expected
 			&& (!defined $or || $first !~ /$or/));
 	}
@@ -201,13 +222,17 @@ sub switch_without_shared_memory
 		$session->{stderr} = '';
 		$session->quit;
 	}
-	like($session->{stderr}, qr/WARNING.*neither counts nor shows/, "$name: it says so");
+	like(
+		$session->{stderr},
+		qr/WARNING.*neither counts nor shows/,
+		"$name: it says so");
 	$session->{stderr} = '';
 
 	load_table($node, 'loaded', 4000);
 	$session->query_safe(
-		'RESET ALL; BEGIN; DECLARE c CURSOR FOR SELECT id FROM loaded; MOVE 600 FROM c');
-	switch($node, 'off');
+		'RESET ALL; BEGIN; DECLARE c CURSOR FOR SELECT id FROM loaded; MOVE 600 FROM c'
+	);
+	switch ($node, 'off');
 	$session->query_safe('MOVE ALL FROM c; COMMIT');
 	is( $session->query_safe(
 			q(SELECT blocks, ring_buffers, escapes_dirty > 0 FROM pg_ringctl_last_scans() WHERE relid = 'loaded'::regclass)
@@ -215,5 +240,5 @@ sub switch_without_shared_memory
 		'4000|16|t',
 		"$name: the ring of an open cursor is let go");
 	$session->quit;
-	switch($node, 'on');
+	switch ($node, 'on');
 }

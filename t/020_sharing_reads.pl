@@ -41,7 +41,8 @@ sub leaves_hot_pages
 	my @hot = map { "hot$_" } 1 .. 4;
 	my @big = map { "many$_" } 1 .. 3;
 	my $list = join(', ', map { "'$_'::regclass" } @hot);
-	my $count = "SELECT count(*) FROM pg_buffercache WHERE relfilenode IN (SELECT pg_relation_filenode(r) FROM unnest(ARRAY[$list]) r)";
+	my $count =
+	  "SELECT count(*) FROM pg_buffercache WHERE relfilenode IN (SELECT pg_relation_filenode(r) FROM unnest(ARRAY[$list]) r)";
 
 	my ($hot, $left, $shared) = (0, 0, 0);
 
@@ -54,7 +55,10 @@ sub leaves_hot_pages
 
 	# Their windows are small: on a busy machine a scan may fall too far behind, and
 	# its ring then gives buffers up and takes others.
-	for (my $try = 0; $try < $tries && ($shared == 0 || $left < 0.98 * $hot); $try++)
+	for (
+		my $try = 0;
+		$try < $tries && ($shared == 0 || $left < 0.98 * $hot);
+		$try++)
 	{
 		my @sessions = map { session($node) } 1 .. 6;
 
@@ -70,7 +74,9 @@ sub leaves_hot_pages
 		}
 		ends_complete($_, $name) foreach @sessions;
 		$left = ask($count);
-		$shared = ask("SELECT sum(scan_sharing_blks_hit) FROM pg_ringctl_stats WHERE relname ~ '^many'");
+		$shared = ask(
+			"SELECT sum(scan_sharing_blks_hit) FROM pg_ringctl_stats WHERE relname ~ '^many'"
+		);
 	}
 	cmp_ok($left, '>=', 0.98 * $hot, "$name: all of $hot stay");
 	cmp_ok($shared, '>', 0, "$name: the scans did share");
@@ -119,7 +125,8 @@ sub in_step
 	my ($sessions, $pids, $lanes, $stands_at, $open) =
 	  two_in_step('steps', $begin, $middle);
 	my $grown = rings($pids->[1], 'ring_buffers');
-	cmp_ok($grown, '>', 400, "$name: the ring keeps what is between two gates");
+	cmp_ok($grown, '>', 400,
+		"$name: the ring keeps what is between two gates");
 
 	# The first one stays in front.
 	$open->(0, $_) foreach ($middle, $middle + 1);
@@ -170,23 +177,29 @@ sub all_pinned
 	# A cursor keeps the page of its row pinned.
 	my @before = map { rings($_, 'ring_buffers') } @$pids;
 	my $pinner = session($node);
-	my @blocks = split /\n/, ask(q(
+	my @blocks = split /\n/, ask(
+		q(
 SELECT relblocknumber FROM pg_buffercache
  WHERE relfilenode = pg_relation_filenode('pinned') AND relforknumber = 0));
 	$pinner->query_safe(
-		join(';', 'BEGIN',
+		join(
+			';', 'BEGIN',
 			map {
 				"DECLARE c$_ CURSOR FOR SELECT FROM pinned WHERE ctid = '($_,1)'; FETCH 1 FROM c$_"
 			} @blocks));
-	cmp_ok(@blocks, '>=', $before[0] + $before[1] - 2 * 16,
+	cmp_ok(
+		@blocks, '>=',
+		$before[0] + $before[1] - 2 * 16,
 		"$name: these are all there are");
 	$open->(0, $middle);
 	$stands_at->(0, $middle + 1);
 	$open->(1, $middle + 1);
 	$stands_at->(1, $middle + 2);
 	my @after = map { rings($_, 'ring_buffers') } @$pids;
-	cmp_ok($after[0] + $after[1],
-		'>', $before[0] + $before[1],
+	cmp_ok(
+		$after[0] + $after[1],
+		'>',
+		$before[0] + $before[1],
 		"$name: a ring grows");
 	$pinner->quit;
 
@@ -206,7 +219,7 @@ sub starts_where_the_server_is
 {
 	my $name = "the server's start";
 	my %parallel = (
-		max_parallel_workers => 1,	# so one worker, whatever the plan says
+		max_parallel_workers => 1,    # so one worker, whatever the plan says
 		max_parallel_workers_per_gather => 2,
 		parallel_leader_participation => 'off');
 	my $query = 'SELECT (array_agg(id))[1] FROM known';
@@ -218,8 +231,10 @@ sub starts_where_the_server_is
 	  session_at_gate('known', 1500, 'pg_ringctl.scan_sharing' => 'off');
 	my $session = session_with($node, %parallel);
 
-	like($session->query_safe("EXPLAIN $query"),
-		qr/Parallel Seq Scan/, "$name: the plan is parallel");
+	like(
+		$session->query_safe("EXPLAIN $query"),
+		qr/Parallel Seq Scan/,
+		"$name: the plan is parallel");
 	cmp_ok($session->query_safe($query), '>', 1400, $name);
 	$session->quit;
 	open_gate($gate);
@@ -234,7 +249,10 @@ sub reads_at_once
 	my $reads;
 	my $table;
 
-	for (my $try = 0; $try < $tries && !(defined $reads && $reads <= 1.5 * $pages); $try++)
+	for (
+		my $try = 0;
+		$try < $tries && !(defined $reads && $reads <= 1.5 * $pages);
+		$try++)
 	{
 		$table = "together$try";
 		two_at_once($table, $name);
@@ -274,8 +292,11 @@ sub short_scans
 		is(finish_query($session), 150, "$name: the rows");
 		$session->quit;
 	}
-	is(counters($node, 'short', 'scans, scan_sharing_blks_hit, scan_sharing_waits'),
-		'2|0|0', "$name: nothing is shared");
+	is( counters(
+			$node, 'short',
+			'scans, scan_sharing_blks_hit, scan_sharing_waits'),
+		'2|0|0',
+		"$name: nothing is shared");
 }
 
 # Where one said so, each scan is alone.
@@ -294,8 +315,11 @@ sub does_not_share
 		my $table = 'alone' . ++$n;
 
 		two_at_once($table, $name, %{ $cases{$name} });
-		is(counters($node, $table, 'scans, scan_sharing_blks_hit, scan_sharing_waits'),
-			'2|0|0', "$name: nothing is shared");
+		is( counters(
+				$node, $table,
+				'scans, scan_sharing_blks_hit, scan_sharing_waits'),
+			'2|0|0',
+			"$name: nothing is shared");
 	}
 }
 

@@ -48,12 +48,16 @@ sub ways_to_end
 
 	is($session->query_safe('SELECT sum(id) FROM big'), $sum, 'a scan');
 	no_ring($pid, 'the scan has come to its end');
-	is($session->query_safe('SELECT id FROM big LIMIT 1'), 1, 'a part of a scan');
+	is($session->query_safe('SELECT id FROM big LIMIT 1'),
+		1, 'a part of a scan');
 	no_ring($pid, 'the statement has come to its end');
 
 	# errors
-	fails($session, 'SELECT sum(id) FROM big WHERE fail_at(id, 1000)',
-		qr/ERROR:  1 rings/, 'error: the scan fails, and was seen');
+	fails(
+		$session,
+		'SELECT sum(id) FROM big WHERE fail_at(id, 1000)',
+		qr/ERROR:  1 rings/,
+		'error: the scan fails, and was seen');
 	no_ring($pid, 'error');
 	is( $session->query_safe(
 			q(
@@ -74,12 +78,17 @@ SELECT pg_temp.caught())),
 		1,
 		'the transaction goes on after an error that was caught');
 	has_done($pid, 500, 'and has a ring');
-	fails($session, 'MOVE 1000 FROM c', qr/division by zero/, 'error in a cursor');
+	fails(
+		$session,
+		'MOVE 1000 FROM c',
+		qr/division by zero/,
+		'error in a cursor');
 	no_ring($pid, 'error in a cursor');
 	$session->query_safe('ROLLBACK');
 
 	# cursors that are abandoned
-	foreach my $end ('CLOSE c', 'ROLLBACK TO s', 'ROLLBACK', 'COMMIT', 'CLOSE ALL')
+	foreach
+	  my $end ('CLOSE c', 'ROLLBACK TO s', 'ROLLBACK', 'COMMIT', 'CLOSE ALL')
 	{
 		$session->query_safe(
 			'BEGIN; SAVEPOINT s; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 700 FROM c'
@@ -90,7 +99,8 @@ SELECT pg_temp.caught())),
 		$session->query_safe('COMMIT') if $end =~ /CLOSE|TO/;
 	}
 	$session->query_safe(
-		'BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT id FROM big; MOVE 700 FROM h');
+		'BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT id FROM big; MOVE 700 FROM h'
+	);
 	has_done($pid, 700, 'cursor WITH HOLD');
 	$session->query_safe('COMMIT');
 	no_ring($pid, 'cursor WITH HOLD, after COMMIT');
@@ -99,10 +109,15 @@ SELECT pg_temp.caught())),
 
 	# a cancel
 	my $gate = close_gate($node);
-	start_query($session, 'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
+	start_query($session,
+		'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
 	wait_at_gate($node, $pid);
-	is(rings($pid, 'relname, blocks_done BETWEEN 1 AND 1000, blocks_done + look_ahead >= 1000'),
-		'big|t|t', 'a scan at the gate');
+	is( rings(
+			$pid,
+			'relname, blocks_done BETWEEN 1 AND 1000, blocks_done + look_ahead >= 1000'
+		),
+		'big|t|t',
+		'a scan at the gate');
 	ask("SELECT pg_cancel_backend($pid)");
 	finish_query($session);
 	like(
@@ -112,7 +127,8 @@ SELECT pg_temp.caught())),
 	$session->{stderr} = '';
 	no_ring($pid, 'cancel');
 	open_gate($gate);
-	is(ask('SELECT count(*) FROM pg_ringctl_rings'), 0, 'no ring of anybody is left');
+	is(ask('SELECT count(*) FROM pg_ringctl_rings'),
+		0, 'no ring of anybody is left');
 	nothing_is_pinned($node, 'big', 'ways to end');
 	$session->quit;
 }
@@ -126,16 +142,17 @@ sub terminated_sessions
 	my ($pausing, $pausing_pid) = session_with_cursor('other', 300);
 	my ($client, $client_pid) = session_with_cursor('other', 400);
 
-	start_query($running, 'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
+	start_query($running,
+		'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
 	wait_at_gate($node, $running_pid);
 	is( ask(qq(
-SELECT count(*) FROM pg_ringctl_rings WHERE pid IN ($running_pid, $pausing_pid, $client_pid))),
+SELECT count(*) FROM pg_ringctl_rings WHERE pid IN ($running_pid, $pausing_pid, $client_pid))
+		),
 		3,
 		'three sessions with a ring');
 	foreach my $pid ($running_pid, $pausing_pid)
 	{
-		is( ask(
-				"SELECT pg_terminate_backend($pid, 1000 * $PostgreSQL::Test::Utils::timeout_default)"
+		is( ask("SELECT pg_terminate_backend($pid, 1000 * $PostgreSQL::Test::Utils::timeout_default)"
 			),
 			't',
 			'terminate');
@@ -161,7 +178,7 @@ sub switched_off
 	my $ring = rings($pid, 'ringid, relname, ring_buffers');
 	my $rows;
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	is($session->query_safe('SHOW pg_ringctl.enabled'),
 		'off', 'kill switch: off');
 	is(ask('SHOW pg_ringctl.enabled'), 'off', 'kill switch: for all');
@@ -181,7 +198,7 @@ SELECT count(*) = max(ring_buffers), count(s.bufferid) = max(occupied)
 	$rows = () = $session->query_safe('FETCH ALL FROM c') =~ /\d+/g;
 	is($rows, $pages - 1000, 'kill switch: the rest of the rows');
 	no_ring($pid, 'kill switch: the scan has come to its end');
-	is(ask('SELECT count(*) FROM pg_ringctl_escapes WHERE bufferid IS NULL'),
+	is( ask('SELECT count(*) FROM pg_ringctl_escapes WHERE bufferid IS NULL'),
 		0, 'kill switch: the log can be read');
 	$session->query_safe('COMMIT');
 	$session->quit;
@@ -191,7 +208,7 @@ SELECT count(*) = max(ring_buffers), count(s.bufferid) = max(occupied)
 	no_ring($pid, 'kill switch: a new scan');
 	$session->quit;
 
-	switch($node, 'on');
+	switch ($node, 'on');
 	is(ask('SHOW pg_ringctl.enabled'), 'on', 'kill switch: on again');
 }
 
@@ -204,9 +221,10 @@ sub killed_session
 	my ($pausing, $pausing_pid) = session_with_cursor('other', 300);
 	my $log = -s $node->logfile;
 
-	start_query($running, 'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
+	start_query($running,
+		'SELECT sum(id) FROM big WHERE through_gate(id, 1000)');
 	wait_at_gate($node, $pid);
-	is( ask('SELECT count(*) FROM pg_ringctl_rings'),
+	is(ask('SELECT count(*) FROM pg_ringctl_rings'),
 		2, 'killed session: two rings');
 	ok(kill('KILL', $pid), 'killed session: one dies');
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/,
@@ -216,8 +234,7 @@ sub killed_session
 	$_->{run}->kill_kill foreach ($running, $pausing, $gate);
 	stop_watching('at once');
 	watch();
-	is( ask(
-			q(
+	is( ask(q(
 SELECT (SELECT count(*) FROM pg_ringctl_rings), (SELECT count(*) FROM pg_ringctl_ring_slots()),
        (SELECT count(*) FROM pg_ringctl_escapes), escapes_dropped,
        (SELECT sum(in_ring + escaped) FROM pg_ringctl_pollution)

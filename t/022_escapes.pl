@@ -66,11 +66,15 @@ sub pollution
 SELECT in_ring, buffers >= in_ring, relid = 'big'::regclass, datname,
        pool_fraction = buffers::float8 / (SELECT setting::integer FROM pg_settings WHERE name = 'shared_buffers')
   FROM pg_ringctl_pollution WHERE relname = 'big');
-	my $map = q(SELECT line FROM pg_ringctl_map() line WHERE line ~ '^R .* ring ');
+	my $map =
+	  q(SELECT line FROM pg_ringctl_map() line WHERE line ~ '^R .* ring ');
 
 	wait_for_reads();
 	my $occupied = ask($slots);
-	is( rings($pid, "$occupied > 0, $occupied BETWEEN occupied - look_ahead AND occupied"),
+	is( rings(
+			$pid,
+			"$occupied > 0, $occupied BETWEEN occupied - look_ahead AND occupied"
+		),
 		't|t',
 		'pollution: a scan is held');
 	is($occupied, rings($pid, 'occupied'), 'pollution: all has been read')
@@ -95,8 +99,9 @@ sub let_escape
 	foreach my $table (sort keys %tables)
 	{
 		evict($table);
-		is($session->query_safe("SELECT sum(id) FROM $table"),
-			sum_to($tables{$table}), "$table is scanned for the first time");
+		is( $session->query_safe("SELECT sum(id) FROM $table"),
+			sum_to($tables{$table}),
+			"$table is scanned for the first time");
 	}
 	$session->quit;
 }
@@ -107,8 +112,7 @@ sub escapes_are_right
 	my ($name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( ask(
-			q(
+	is( ask(q(
 SELECT count(*) > 0, count(*) - count(DISTINCT bufferid),
        count(*) FILTER (WHERE (b.relfilenode, b.relforknumber, b.relblocknumber, b.isdirty, b.usagecount) IS DISTINCT FROM
                               (pg_relation_filenode(e.relid), e.relforknumber, e.relblocknumber, e.isdirty, e.usagecount)),
@@ -123,7 +127,10 @@ SELECT count(*) > 0, count(*) - count(DISTINCT bufferid),
 sub reclaims
 {
 	my ($argument, $which, $name) = @_;
-	my $call = $argument ? "pg_ringctl_reclaim($argument)" : 'pg_ringctl_reclaim_all()';
+	my $call =
+	  $argument
+	  ? "pg_ringctl_reclaim($argument)"
+	  : 'pg_ringctl_reclaim_all()';
 	my ($evicted, $flushed, $skipped) = split(
 		/\|/,
 		ask(qq(
@@ -132,13 +139,16 @@ WITH e AS (SELECT e.*, pinning_backends = 0 AND e.usagecount <= 1 AND reason <> 
 SELECT count(*) FILTER (WHERE goes), count(*) FILTER (WHERE goes AND isdirty), count(*) FILTER (WHERE NOT goes) FROM e)
 		));
 	my $buffers =
-	  'SELECT count(*) FROM pg_buffercache WHERE relfilenode >= 16384';	# no catalogs
-	my $other = "SELECT count(*) FROM pg_ringctl_escapes e WHERE NOT ($which)";
+	  'SELECT count(*) FROM pg_buffercache WHERE relfilenode >= 16384'
+	  ;    # no catalogs
+	my $other =
+	  "SELECT count(*) FROM pg_ringctl_escapes e WHERE NOT ($which)";
 	my $others = ask($other);
 	my $before = ask($buffers);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( ask("SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM $call"),
+	is( ask("SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM $call"
+		),
 		"$evicted|$flushed|$skipped",
 		"$name: reclaim");
 	is($before - ask($buffers), $evicted, "$name: so many buffers are free");
@@ -155,8 +165,7 @@ sub observed_escapes
 	load_table($node, 'observed', 800);
 	let_escape(observed => 800);
 	escapes_are_right($name);
-	is( ask(
-			q(
+	is( ask(q(
 SELECT count(*) FILTER (WHERE reason = 'dirty') > 0,
        count(*) FILTER (WHERE reason = 'pinned') BETWEEN max(escapes_pinned) - 0.05 * max(blks_read) AND max(escapes_pinned),
        count(*) FILTER (WHERE reason = 'dirty') = max(escapes_dirty),
@@ -169,7 +178,8 @@ SELECT count(*) FILTER (WHERE reason = 'dirty') > 0,
 
 	my ($evicted, $flushed) =
 	  reclaims(q('observed'), q(e.relname = 'observed'), $name);
-	ok($flushed > 0 && $evicted >= $flushed, "$name: dirty pages were written");
+	ok( $flushed > 0 && $evicted >= $flushed,
+		"$name: dirty pages were written");
 	is($node->safe_psql('postgres', 'SELECT sum(id) FROM observed'),
 		sum_to(800), "$name: the rows are still there");
 
@@ -178,11 +188,14 @@ SELECT count(*) FILTER (WHERE reason = 'dirty') > 0,
 	let_escape(clean => 800);
 	ask('CHECKPOINT');
 	escapes_are_right("$name, after a checkpoint");
-	($evicted, $flushed) = reclaims(q('clean'), q(e.relname = 'clean'),
+	($evicted, $flushed) = reclaims(
+		q('clean'),
+		q(e.relname = 'clean'),
 		"$name, after a checkpoint");
 	ok($evicted > 0 && $flushed == 0,
 		"$name, after a checkpoint: there was nothing to write");
-	is( ask(q(SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM pg_ringctl_reclaim('clean'))),
+	is( ask(q(SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM pg_ringctl_reclaim('clean'))
+		),
 		'0|0|0',
 		"$name: nothing is left to reclaim");
 }
@@ -257,13 +270,13 @@ sub reclaim_by_relation
 	my $name = 'reclaim';
 
 	load_table($node, $_, 100) foreach qw(single1 single2);
-	ask(
-		q(
+	ask(q(
 CREATE TABLE parent (id integer, filler text) PARTITION BY RANGE (id);
 CREATE TABLE part1 PARTITION OF parent FOR VALUES FROM (1) TO (101) WITH (fillfactor = 10);
 CREATE TABLE part2 PARTITION OF parent FOR VALUES FROM (101) TO (201) PARTITION BY RANGE (id);
 CREATE TABLE part21 PARTITION OF part2 FOR VALUES FROM (101) TO (201) WITH (fillfactor = 10);
-INSERT INTO parent SELECT n, repeat('x', 600) FROM generate_series(1, 200) n));
+INSERT INTO parent SELECT n, repeat('x', 600) FROM generate_series(1, 200) n)
+	);
 	foreach my $table (qw(single1 single2 part1 part21))
 	{
 		leave_behind($table);
@@ -273,12 +286,17 @@ INSERT INTO parent SELECT n, repeat('x', 600) FROM generate_series(1, 200) n));
 	}
 	escapes_are_right($name);
 
-	is( ask(q(SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM pg_ringctl_reclaim('big'))),
-		'0|0|0', "$name: nothing of this table escaped");
-	my ($evicted) =
-	  reclaims(q('parent'), q(e.relname IN ('part1', 'part21')), "$name, a table with partitions");
+	is( ask(q(SELECT buffers_evicted, buffers_flushed, buffers_skipped FROM pg_ringctl_reclaim('big'))
+		),
+		'0|0|0',
+		"$name: nothing of this table escaped");
+	my ($evicted) = reclaims(
+		q('parent'),
+		q(e.relname IN ('part1', 'part21')),
+		"$name, a table with partitions");
 	ok($evicted > 0, "$name, a table with partitions: there was something");
-	($evicted) = reclaims(q('single1'), q(e.relname = 'single1'), "$name, a table");
+	($evicted) =
+	  reclaims(q('single1'), q(e.relname = 'single1'), "$name, a table");
 	ok($evicted > 0, "$name, a table: there was something");
 	($evicted) = reclaims('', 'true', "$name, all");
 	ok($evicted > 0, "$name, all: there was something");
@@ -306,7 +324,10 @@ sub log_of_escapes_is_bounded
 	is(ask($cached), 100, "$name: it is in the cache");
 
 	my $before = ask($counted);
-	for (my $round = 0; $round < 10 && ask($counted) <= $before + $pool; $round++)
+	for (
+		my $round = 0;
+		$round < 10 && ask($counted) <= $before + $pool;
+		$round++)
 	{
 		load_table($node, "flood$round", 600);
 		leave_behind("flood$round");
@@ -316,12 +337,15 @@ sub log_of_escapes_is_bounded
 		my $surplus = ask("SELECT greatest(0, ($counted) - $pool)");
 		cmp_ok(ask($dropped), '<=', $surplus,
 			"$name, round $round: no more are dropped than are too many");
-		cmp_ok(ask($dropped), '>=', $surplus - 0.05 * ask($counted),
+		cmp_ok(
+			ask($dropped), '>=',
+			$surplus - 0.05 * ask($counted),
 			"$name, round $round: and hardly fewer");
 		escapes_are_right("$name, round $round");
 		evict("flood$round");
 	}
-	ok(ask($dropped) >= $before, "$name: all are dropped that were there before");
+	ok(ask($dropped) >= $before,
+		"$name: all are dropped that were there before");
 	is(ask("SELECT count(*) <= $pool FROM pg_ringctl_escapes"),
 		't', "$name: no more than there may be");
 	is(ask($cached), 100, "$name: the early one is still in the cache");

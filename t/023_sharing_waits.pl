@@ -81,7 +81,8 @@ sub two_scans
 	my $rear = session($node);
 	my $rear_pid = pid_of($rear);
 	start_query($rear,
-		"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, $arguments)");
+		"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, $arguments)"
+	);
 	wait_at_gate($node, $rear_pid);
 	open_gate($gate);
 	return ($table, $front, $front_pid, $rear, $rear_pid);
@@ -110,11 +111,15 @@ sub begins_to_wait
 
 	while (1)
 	{
-		my ($state, $type, $event) = split(/\|/,
-			ask("SELECT state, wait_event_type, wait_event FROM pg_stat_activity WHERE pid = $pid"));
+		my ($state, $type, $event) = split(
+			/\|/,
+			ask("SELECT state, wait_event_type, wait_event FROM pg_stat_activity WHERE pid = $pid"
+			));
 
 		return 0 if $state ne 'active';
-		return 1 if ($type // '') eq 'Extension' && ($event // '') eq 'RingctlScanSharing';
+		return 1
+		  if ($type // '') eq 'Extension'
+		  && ($event // '') eq 'RingctlScanSharing';
 	}
 }
 
@@ -123,7 +128,8 @@ sub is_active
 	my ($pid, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(ask("SELECT state FROM pg_stat_activity WHERE pid = $pid"), 'active', $name);
+	is(ask("SELECT state FROM pg_stat_activity WHERE pid = $pid"),
+		'active', $name);
 }
 
 # A quarter more time than the one in front needs to read.
@@ -140,12 +146,15 @@ sub waits_for_a_slower_one
 		($table, $front, undef, $rear) = two_that_wait($name, "'240 us'");
 		ends_complete($_, $name) foreach ($front, $rear);
 		$figures = counters($node, $table,
-			"scans, blks_read <= 1.5 * $pages, scan_sharing_waits > 0, scan_sharing_wait_time BETWEEN 1 AND 5000");
+			"scans, blks_read <= 1.5 * $pages, scan_sharing_waits > 0, scan_sharing_wait_time BETWEEN 1 AND 5000"
+		);
 	}
 	is($figures, '2|t|t|t', "$name: the table is read about once");
 	is( counters(
-			$node, $table,
-			'scan_sharing_blks_hit > 0, escapes_pinned + escapes_dirty + escapes_adopted'),
+			$node,
+			$table,
+			'scan_sharing_blks_hit > 0, escapes_pinned + escapes_dirty + escapes_adopted'
+		),
 		't|0',
 		"$name: and nothing stays behind");
 }
@@ -159,12 +168,15 @@ sub leaves_a_much_slower_one
 
 	for (my $try = 0; $try < $tries && $hardly ne 't'; $try++)
 	{
-		my ($table, $front, $front_pid, $rear, $rear_pid) = two_scans("'2 ms'");
+		my ($table, $front, $front_pid, $rear, $rear_pid) =
+		  two_scans("'2 ms'");
 
-		is(finish_query($front), $all, "$name: the other's rows are complete");
+		is(finish_query($front), $all,
+			"$name: the other's rows are complete");
 		is_active($rear_pid, "$name: it is not waited for to the end");
 		$hardly = $front->query_safe(
-			'SELECT scan_sharing_wait_time < 0.1 * elapsed_time FROM pg_ringctl_last_scans()');
+			'SELECT scan_sharing_wait_time < 0.1 * elapsed_time FROM pg_ringctl_last_scans()'
+		);
 		$front->quit;
 		ask("SELECT pg_cancel_backend($rear_pid)");
 		finish_query($rear);
@@ -187,7 +199,8 @@ sub ends_in_a_wait
 		if ($end eq 'cancel')
 		{
 			finish_query($front);
-			like($front->{stderr}, qr/canceling statement due to user request/, $name);
+			like($front->{stderr},
+				qr/canceling statement due to user request/, $name);
 			$front->{stderr} = '';
 			is($front->query_safe("SELECT $check FROM $table"),
 				$all, "$name: the session goes on");
@@ -195,14 +208,16 @@ sub ends_in_a_wait
 		}
 		else
 		{
-			wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $front_pid",
+			wait_until(
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $front_pid",
 				'the session does not end');
 			$front->{run}->kill_kill;
 			pass($name);
 		}
 		ends_complete($rear, "$name, the one that it waited for");
 		nothing_is_pinned($node, $table, $name);
-		is(counters($node, $table, 'scan_sharing_waits > 0'), 't', "$name: it is counted");
+		is(counters($node, $table, 'scan_sharing_waits > 0'),
+			't', "$name: it is counted");
 	}
 }
 
@@ -213,15 +228,16 @@ sub switch_ends_a_wait
 	my ($table, $front, $front_pid, $rear, $rear_pid) =
 	  two_that_wait($name, "'240 us'");
 
-	switch($node, 'off');
+	switch ($node, 'off');
 	ask('SELECT pg_sleep(0.1)');
 	my $waits = rings($front_pid, 'scan_sharing_waits');
 	is(finish_query($front), $all, "$name: its rows are complete");
-	is( $front->query_safe('SELECT scan_sharing_waits FROM pg_ringctl_last_scans()'),
-		$waits, "$name: it does not wait any more")
-	  if $waits ne '';
+	is( $front->query_safe(
+			'SELECT scan_sharing_waits FROM pg_ringctl_last_scans()'),
+		$waits,
+		"$name: it does not wait any more") if $waits ne '';
 	ends_complete($rear, "$name, the other one");
-	switch($node, 'on');
+	switch ($node, 'on');
 	$front->quit;
 }
 
@@ -244,14 +260,19 @@ sub stopped_process
 		ok(kill('STOP', $rear_pid), "$name: one is stopped");
 		is(finish_query($front), $all, "$name: another goes by");
 		$waited = $front->query_safe(
-			'SELECT scan_sharing_waits > 0 AND scan_sharing_wait_time < 3000 FROM pg_ringctl_last_scans()');
+			'SELECT scan_sharing_waits > 0 AND scan_sharing_wait_time < 3000 FROM pg_ringctl_last_scans()'
+		);
 		$front->quit;
 
 		# One that begins now finds that out.
 		my $third = session($node);
-		is($third->query_safe("SELECT $check FROM $table"), $all, "$name: a third");
-		cmp_ok($third->query_safe('SELECT scan_sharing_waits FROM pg_ringctl_last_scans()'),
-			'<=', 3, "$name: which hardly waits");
+		is($third->query_safe("SELECT $check FROM $table"),
+			$all, "$name: a third");
+		cmp_ok(
+			$third->query_safe(
+				'SELECT scan_sharing_waits FROM pg_ringctl_last_scans()'),
+			'<=', 3,
+			"$name: which hardly waits");
 		$third->quit;
 		kill('CONT', $rear_pid);
 		@stopped = ();
@@ -275,19 +296,26 @@ sub several_that_stand_still
 		$rears[$n] = session($node);
 		my $pid = pid_of($rears[$n]);
 		start_query($rears[$n],
-			"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, '0', '10 s')");
+			"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, '0', '10 s')"
+		);
 		wait_at_gate($node, $pid);
 	}
 	open_gate($gate);
 	is(finish_query($front), $all, "$name: another goes by");
-	is(ask('SELECT count(*) FROM pg_locks WHERE locktype = \'advisory\' AND objid = 3'),
-		3, "$name: they still do");
-	my ($waits, $found) = split(/\|/, $front->query_safe(
-			'SELECT scan_sharing_waits, scan_sharing_blks_hit FROM pg_ringctl_last_scans()'));
+	is( ask('SELECT count(*) FROM pg_locks WHERE locktype = \'advisory\' AND objid = 3'
+		),
+		3,
+		"$name: they still do");
+	my ($waits, $found) = split(
+		/\|/,
+		$front->query_safe(
+			'SELECT scan_sharing_waits, scan_sharing_blks_hit FROM pg_ringctl_last_scans()'
+		));
 	cmp_ok($waits, '<=', 5, "$name: it does not wait for each of them");
 	cmp_ok($found, '>', 0, "$name: they did share");
 	$front->quit;
-	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'crawl' AND pid <> pg_backend_pid()");
+	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'crawl' AND pid <> pg_backend_pid()"
+	);
 	$_->quit foreach @rears;
 }
 
@@ -302,7 +330,8 @@ sub paused_cursor
 	$session->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM paused');
 	my @rows = split(/\n/, $session->query_safe('FETCH 1500 FROM c'));
 	reset_counters();
-	is($other->query_safe("SELECT $check FROM paused"), $all, "$name: another goes by")
+	is($other->query_safe("SELECT $check FROM paused"),
+		$all, "$name: another goes by")
 	  foreach 1 .. 2;
 	is(counters($node, 'paused', 'scans, scan_sharing_waits'),
 		'2|0', "$name: without waiting");
@@ -318,19 +347,20 @@ sub same_process
 	my $session = session($node);
 
 	load_clean_table('same');
-	ask(
-		q(
+	ask(q(
 CREATE FUNCTION scan_same() RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM sum(id) FROM same;
     RETURN 1;
 END $$));
 	is( $session->query_safe(
-			"SELECT count(*), sum(id), sum(CASE WHEN n IN (1500, 3000) THEN scan_same() END) FROM (SELECT id, row_number() OVER () AS n FROM same) s"),
+			"SELECT count(*), sum(id), sum(CASE WHEN n IN (1500, 3000) THEN scan_same() END) FROM (SELECT id, row_number() OVER () AS n FROM same) s"
+		),
 		"$pages|" . sum_to($pages) . '|2',
 		"$name: the rows");
 	$session->quit;
-	is(counters($node, 'same', 'scans, scan_sharing_waits'), '3|0', "$name: no wait");
+	is(counters($node, 'same', 'scans, scan_sharing_waits'),
+		'3|0', "$name: no wait");
 }
 
 # Processes of parallel queries keep pages for others, and wait for nobody.
@@ -338,15 +368,21 @@ sub parallel_scans
 {
 	my $name = 'parallel scans';
 	my @sessions =
-	  map { session_with($node, max_parallel_workers_per_gather => 2) } 0 .. 1;
+	  map { session_with($node, max_parallel_workers_per_gather => 2) }
+	  0 .. 1;
 	my $query = "SELECT $check FROM shared_out";
 
 	load_clean_table('shared_out');
-	like($sessions[0]->query_safe("EXPLAIN $query"),
-		qr/Parallel Seq Scan/, "$name: the plan");
-	start_query($_, $query) foreach @sessions;
+	like(
+		$sessions[0]->query_safe("EXPLAIN $query"),
+		qr/Parallel Seq Scan/,
+		"$name: the plan");
+	start_query($_, $query)  foreach @sessions;
 	ends_complete($_, $name) foreach @sessions;
-	is(counters($node, 'shared_out', 'scans, workers_launched > 0, scan_sharing_waits'),
-		'2|t|0', "$name: no wait");
+	is( counters(
+			$node, 'shared_out',
+			'scans, workers_launched > 0, scan_sharing_waits'),
+		'2|t|0',
+		"$name: no wait");
 	nothing_is_pinned($node, 'shared_out', $name);
 }

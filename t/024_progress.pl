@@ -24,17 +24,25 @@ my $all_blocks = $node->safe_psql('postgres',
 
 is(ask('SELECT count(*) FROM pg_ringctl_progress'), 0, 'there is none');
 is_seen('prewarm', "pg_ringctl_prewarm('big', '256kB')", $pages, 0, 'end');
-is_seen('prewarm', "pg_ringctl_prewarm('big', '256kB', first_block => 1000)",
-	$pages - 1000, 0, 'cancel');
-is_seen('prewarm', "pg_ringctl_prewarm('big', '256kB', workers => 2)", $pages, 2, 'end');
-is_seen('prewarm', "pg_ringctl_prewarm('big', mode => 'read')", $pages, 0, 'end');
+is_seen(
+	'prewarm',
+	"pg_ringctl_prewarm('big', '256kB', first_block => 1000)",
+	$pages - 1000,
+	0, 'cancel');
+is_seen('prewarm', "pg_ringctl_prewarm('big', '256kB', workers => 2)",
+	$pages, 2, 'end');
+is_seen('prewarm', "pg_ringctl_prewarm('big', mode => 'read')",
+	$pages, 0, 'end');
 is_seen('prewarm_all', "pg_ringctl_prewarm_all('big', '256kB', workers => 2)",
 	$all_blocks, 2, 'end');
-is_seen('prewarm_all', "pg_ringctl_prewarm_all('big', '256kB')", $all_blocks, 0,
-	'terminate');
-is_seen('prewarm_blocks',
+is_seen('prewarm_all', "pg_ringctl_prewarm_all('big', '256kB')",
+	$all_blocks, 0, 'terminate');
+is_seen(
+	'prewarm_blocks',
 	"pg_ringctl_prewarm_blocks('big', ARRAY(SELECT generate_series(1, 5000)))",
-	5000, 0, 'end');
+	5000,
+	0,
+	'end');
 counts_what_is_listed_again();
 stop_looking();
 $node->stop;
@@ -50,7 +58,8 @@ sub counts_what_is_listed_again
 
 	forget_pages('big');
 	start_query($session,
-		"SELECT blocks FROM pg_ringctl_prewarm_blocks('big', ARRAY(SELECT i / 2 * 2 FROM generate_series(2, 4001) i))");
+		"SELECT blocks FROM pg_ringctl_prewarm_blocks('big', ARRAY(SELECT i / 2 * 2 FROM generate_series(2, 4001) i))"
+	);
 	wait_until(
 		"SELECT count(*) = 1 FROM pg_ringctl_progress WHERE pid = $pid AND blocks_total = 4000 AND blocks_done > 2500",
 		'listed again: not done');
@@ -71,21 +80,28 @@ sub is_seen
 	wait_until(
 		"SELECT count(*) = 1 FROM pg_ringctl_progress WHERE pid = $pid AND blocks_done BETWEEN 1000 AND blocks_total - 1 AND relname = 'big'",
 		"$name: it is not seen");
-	is( ask(
-			"SELECT datname, schemaname, relname, command, phase, blocks_total, workers, percent BETWEEN 0 AND 100, command_start <= clock_timestamp() FROM pg_ringctl_progress WHERE pid = $pid"),
-		"postgres|public|big|$command|reading blocks|$total|$workers|t|t", "$name: seen");
-	is( ask("SELECT source = 'argument', ring_kb > 0 FROM pg_ringctl_rings WHERE pid = $pid"),
-		$call =~ /kB/ ? 't|t' : $call =~ /read/ ? '' : 'f|f', "$name: its ring, or none");
+	is( ask("SELECT datname, schemaname, relname, command, phase, blocks_total, workers, percent BETWEEN 0 AND 100, command_start <= clock_timestamp() FROM pg_ringctl_progress WHERE pid = $pid"
+		),
+		"postgres|public|big|$command|reading blocks|$total|$workers|t|t",
+		"$name: seen");
+	is( ask("SELECT source = 'argument', ring_kb > 0 FROM pg_ringctl_rings WHERE pid = $pid"
+		),
+		$call =~ /kB/ ? 't|t' : $call =~ /read/ ? '' : 'f|f',
+		"$name: its ring, or none");
 	ask("SELECT pg_${end}_backend($pid)") if $end ne 'end';
+
 	if ($end eq 'terminate')
 	{
-		wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid",
+		wait_until(
+			"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid",
 			'the session does not end');
 		$session->{run}->kill_kill;
 	}
 	else
 	{
-		is(finish_query($session), $end eq 'end' ? $total : '', "$name: the result");
+		is( finish_query($session),
+			$end eq 'end' ? $total : '',
+			"$name: the result");
 		$session->{stderr} = '';
 		$session->quit;
 	}

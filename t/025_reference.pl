@@ -18,10 +18,14 @@ my $node = new_node('main');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
 my ($page, $errors) = run_command(
-	[ 'psql', '--no-psqlrc', '--quiet', '--file' => "$root/dev/reference.sql",
-	  '--dbname' => $node->connstr('postgres') ]);
+	[
+		'psql', '--no-psqlrc', '--quiet',
+		'--file' => "$root/dev/reference.sql",
+		'--dbname' => $node->connstr('postgres')
+	]);
 is($errors, '', 'dev/reference.sql works');
-is($page, slurp_file("$root/docs/reference.md") =~ s/\n\z//r,
+is( $page,
+	slurp_file("$root/docs/reference.md") =~ s/\n\z//r,
 	'docs/reference.md is what it prints');
 $node->stop;
 done_testing();

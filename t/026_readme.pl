@@ -29,7 +29,11 @@ foreach my $step (@steps)
 
 	# Each command has a session of its own, as after \c.
 	my ($output, $errors) = run_command(
-		[ 'psql', '--no-psqlrc', '--dbname' => $node->connstr('app'), '--command' => $command ]);
+		[
+			'psql', '--no-psqlrc',
+			'--dbname' => $node->connstr('app'),
+			'--command' => $command
+		]);
 	is($errors, '', "no complaint: $command");
 	is(without_numbers($output), without_numbers($expected), $command);
 }
@@ -79,5 +83,6 @@ sub leaked
 	my ($table) = @_;
 
 	return $node->safe_psql('app',
-		"SELECT sum(escapes_dirty + escapes_pinned) FROM pg_ringctl_stats WHERE relname = '$table'");
+		"SELECT sum(escapes_dirty + escapes_pinned) FROM pg_ringctl_stats WHERE relname = '$table'"
+	);
 }

@@ -11,7 +11,9 @@ use Test::More;
 
 my $root = "$FindBin::RealBin/..";
 
-plan skip_all => 'there is no python3' if system('python3 -c "" 2>/dev/null') != 0;
-my ($out, $err) = run_command([ 'python3', "$root/bench/summary", "$root/docs", '--check' ]);
+plan skip_all => 'there is no python3'
+  if system('python3 -c "" 2>/dev/null') != 0;
+my ($out, $err) =
+  run_command([ 'python3', "$root/bench/summary", "$root/docs", '--check' ]);
 is("$out$err", '', 'bench/summary --check has nothing to say');
 done_testing();

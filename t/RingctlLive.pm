@@ -93,7 +93,9 @@ sub rings
 {
 	my ($pid, $columns) = @_;
 
-	return ask("SELECT $columns FROM pg_ringctl_rings WHERE pid = $pid ORDER BY ringid");
+	return ask(
+		"SELECT $columns FROM pg_ringctl_rings WHERE pid = $pid ORDER BY ringid"
+	);
 }
 
 sub no_ring
@@ -101,7 +103,8 @@ sub no_ring
 	my ($pid, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( ask("SELECT count(*), (SELECT count(*) FROM pg_ringctl_ring_slots($pid)) FROM pg_ringctl_rings WHERE pid = $pid"),
+	is( ask("SELECT count(*), (SELECT count(*) FROM pg_ringctl_ring_slots($pid)) FROM pg_ringctl_rings WHERE pid = $pid"
+		),
 		'0|0',
 		"$name: no ring is left");
 }
@@ -122,7 +125,8 @@ sub evict
 	my ($table) = @_;
 
 	evict_pages($observer, $table);
-	is( ask("SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"),
+	is( ask("SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$table')"
+		),
 		'0',
 		"no page of $table is cached");
 }
@@ -135,8 +139,7 @@ sub wait_for_reads
 	$node->poll_query_until(
 		'postgres', q(
 SELECT count(*) = 0 FROM pg_ringctl_ring_slots() s JOIN pg_buffercache b USING (bufferid)
- WHERE b.relfilenode IS NULL))
-	  or die 'the reads do not come to their end';
+ WHERE b.relfilenode IS NULL)) or die 'the reads do not come to their end';
 }
 
 # A session in a transaction, with a cursor over the table.
@@ -146,7 +149,8 @@ sub session_with_cursor
 	my $session = session_with($node, %settings);
 
 	$session->query_safe(
-		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM $table; MOVE $rows FROM c");
+		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM $table; MOVE $rows FROM c"
+	);
 	return ($session, pid_of($session));
 }
 
@@ -176,7 +180,8 @@ SELECT count(*) FILTER (WHERE (s.bufferid IS NULL) <> (s.relblocknumber IS NULL)
            (b.relfilenode, b.relforknumber, b.relblocknumber, b.isdirty, b.usagecount, b.pinning_backends) IS DISTINCT FROM
            (pg_relation_filenode('$table'), 0::smallint, s.relblocknumber, s.isdirty, s.usagecount::smallint, s.pinning_backends)),
        count(*) FILTER (WHERE s.bufferid IS NOT NULL AND b.relfilenode IS NULL) <= max(r.look_ahead)
-  FROM pg_ringctl_rings r JOIN pg_ringctl_ring_slots($pid) s USING (ringid) LEFT JOIN pg_buffercache b USING (bufferid))),
+  FROM pg_ringctl_rings r JOIN pg_ringctl_ring_slots($pid) s USING (ringid) LEFT JOIN pg_buffercache b USING (bufferid))
+		),
 		'0|0|0|t',
 		"$name: their buffers");
 }

@@ -66,7 +66,8 @@ sub slow_reads
 	plan skip_all => $reason if $reason;
 	IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc);
 	chomp($cc);
-	system_or_bail(split(' ', $cc), '-shared', '-fPIC', '-O1', '-o', $library,
+	system_or_bail(split(' ', $cc),
+		'-shared', '-fPIC', '-O1', '-o', $library,
 		dirname(__FILE__) . '/../bench/slow.c', '-ldl');
 	$ENV{SLOW_READ_US} = $microseconds;
 	$ENV{LD_PRELOAD} = $library;
@@ -172,7 +173,9 @@ sub rings
 {
 	my ($pid, $columns) = @_;
 
-	return ask("SELECT $columns FROM pg_ringctl_rings WHERE pid = $pid ORDER BY ringid");
+	return ask(
+		"SELECT $columns FROM pg_ringctl_rings WHERE pid = $pid ORDER BY ringid"
+	);
 }
 
 # The rows are all numbers, each once, in any order.
@@ -182,7 +185,8 @@ sub is_complete
 	my @sorted = sort { $a <=> $b } @$rows;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok("@sorted" eq join(' ', 1 .. $pages), "$name: every row, and only once");
+	ok("@sorted" eq join(' ', 1 .. $pages),
+		"$name: every row, and only once");
 }
 
 # A session with a scan of the table, held at the row with this number.
@@ -225,8 +229,8 @@ sub close_lanes
 	my $open = sub {
 		my ($lane, $gate) = @_;
 
-		$lanes[$lane]
-		  ->query_safe('SELECT pg_advisory_unlock(' . ($lane + 3) . ", $gate)");
+		$lanes[$lane]->query_safe(
+			'SELECT pg_advisory_unlock(' . ($lane + 3) . ", $gate)");
 	};
 
 	foreach my $lane (0 .. $#lanes)
@@ -254,7 +258,7 @@ sub check_script
 	my ($from, $sum) = @_;
 
 	return
-	  "SELECT 1 / ((count(*), sum(id), sum(id::bigint * id))::text = '("
+		"SELECT 1 / ((count(*), sum(id), sum(id::bigint * id))::text = '("
 	  . join(',', split(/\|/, $all))
 	  . ")')::integer FROM $from;\n";
 }

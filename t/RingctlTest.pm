@@ -76,7 +76,8 @@ sub new_node
 
 	# From 19 on, the server may start more I/O workers after a test has stopped
 	# those that there were.
-	$node->append_conf('postgresql.conf', "io_min_workers = 3\nio_max_workers = 3\n")
+	$node->append_conf('postgresql.conf',
+		"io_min_workers = 3\nio_max_workers = 3\n")
 	  if $node->pg_version =~ /^(19|[2-9]\d)/;
 	return $node;
 }
@@ -264,7 +265,8 @@ sub start_query
 {
 	my ($session, $query) = @_;
 
-	my $output = $session->query_until(qr/^started\n/m, "\\echo started\n$query;\n");
+	my $output =
+	  $session->query_until(qr/^started\n/m, "\\echo started\n$query;\n");
 
 	# A short query may have ended already.  Keep its output, which query_until()
 	# has cleared.
@@ -319,7 +321,8 @@ sub nothing_is_pinned
 	ok( $node->poll_query_until(
 			'postgres', qq(
 SELECT count(*) = 0 FROM pg_buffercache
- WHERE relfilenode = pg_relation_filenode('$table') AND pinning_backends > 0)),
+ WHERE relfilenode = pg_relation_filenode('$table') AND pinning_backends > 0)
+		),
 		"$name: no page of $table is pinned");
 }
 
@@ -344,7 +347,8 @@ sub nobody_crashed
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	unlike(slurp_file($node->logfile),
-		qr/$crash|leak/, "$name: nothing but warnings and errors in the server's log");
+		qr/$crash|leak/,
+		"$name: nothing but warnings and errors in the server's log");
 }
 
 # The server's log has no warnings, and nothing worse.
@@ -365,14 +369,19 @@ sub why_not_compile
 	my ($out, $err, $cc, $makefile);
 
 	return "there is no pg_config to compile with"
-	  if !eval { IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc, '2>', \$err) };
+	  if !
+	  eval { IPC::Run::run([ 'pg_config', '--cc' ], '>', \$cc, '2>', \$err) };
 	IPC::Run::run([ 'pg_config', '--pgxs' ], '>', \$makefile, '2>', \$err);
 	chomp($cc, $makefile);
 	return "there are no server headers and makefiles" if !-e $makefile;
 	return "there is no make"
-	  if !eval { IPC::Run::run([ 'make', '--version' ], '>', \$out, '2>', \$err) };
+	  if !
+	  eval { IPC::Run::run([ 'make', '--version' ], '>', \$out, '2>', \$err) };
 	return "there is no compiler"
-	  if !eval { IPC::Run::run([ split(' ', $cc), '--version' ], '>', \$out, '2>', \$err) };
+	  if !eval {
+		IPC::Run::run([ split(' ', $cc), '--version' ],
+			'>', \$out, '2>', \$err);
+	  };
 	return;
 }
 

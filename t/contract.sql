@@ -42,8 +42,8 @@ SELECT bag_eq(
              ('function pg_ringctl_ring_slots()'),
              ('function pg_ringctl_ring_slots(integer)'),
              ('function pg_ringctl_rings()'),
-             ('function pg_ringctl_set_policy(regclass,"any","any",text)'),
-             ('function pg_ringctl_set_policy(regclass,text,text,text)'),
+             ('function pg_ringctl_set_policy(regclass,"any","any",text,boolean)'),
+             ('function pg_ringctl_set_policy(regclass,text,text,text,boolean)'),
              ('function pg_ringctl_stats()'),
              ('function pg_ringctl_stats_info()'),
              ('function pg_ringctl_stats_reset(oid,oid)'),
@@ -254,7 +254,8 @@ INSERT INTO expected_columns (viewname, column_name, type) VALUES
     ('pg_ringctl_pollution', 'dirty', 'bigint'), ('pg_ringctl_pollution', 'pool_fraction', 'double precision'),
     ('pg_ringctl_policies', 'relid', 'oid'), ('pg_ringctl_policies', 'schemaname', 'name'),
     ('pg_ringctl_policies', 'relname', 'name'), ('pg_ringctl_policies', 'scan_ring', 'text'),
-    ('pg_ringctl_policies', 'scan_threshold', 'text'), ('pg_ringctl_policies', 'dirty_pages', 'text');
+    ('pg_ringctl_policies', 'scan_threshold', 'text'), ('pg_ringctl_policies', 'dirty_pages', 'text'),
+    ('pg_ringctl_policies', 'index_read_ahead', 'text');
 SELECT results_eq(
     format($$SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
               WHERE attrelid = 'ringctl.%I'::regclass AND attnum > 0 ORDER BY attnum$$, viewname),
@@ -288,8 +289,8 @@ SELECT is(has_function_privilege(role, func, 'EXECUTE'), expected, role || ' and
                ('pg_ringctl_reclaim(regclass)', false, false),
                ('pg_ringctl_reclaim_all()', false, false),
                ('pg_ringctl_last_scans()', true, true),
-               ('pg_ringctl_set_policy(regclass,"any","any",text)', true, true),
-               ('pg_ringctl_set_policy(regclass,text,text,text)', true, true),
+               ('pg_ringctl_set_policy(regclass,"any","any",text,boolean)', true, true),
+               ('pg_ringctl_set_policy(regclass,text,text,text,boolean)', true, true),
                ('pg_ringctl_drop_policy(regclass)', true, true),
                ('pg_ringctl_drop_all_policies()', true, true),
                ('pg_ringctl_parse_policy(text)', true, true),
@@ -433,6 +434,7 @@ SELECT results_eq(
              ('pg_ringctl.free_buffers_first', 'on', 'user'),
              ('pg_ringctl.headroom', '2', 'user'),
              ('pg_ringctl.index_read_ahead', 'off', 'user'),
+             ('pg_ringctl.index_read_ahead_after', '16', 'user'),
              ('pg_ringctl.max_entries', '5000', 'sighup'),
              ('pg_ringctl.max_ring', '-1', 'superuser'),
              ('pg_ringctl.max_shared_memory', '16384', 'sighup'),

@@ -44,9 +44,10 @@ args_check_between(const char *name, int64 value, int64 least, int64 most)
 
 /*
  * args_parse_size
- *		Parse a size that has the syntax of a configuration parameter.  Returns it
- *		in this unit, which is GUC_UNIT_KB or GUC_UNIT_BLOCKS, and is also the
- *		default.  Raises an error (22023) if it is not valid.
+ *		Parse a size that has the syntax of a configuration parameter.  Returns
+ *		the size in this unit, GUC_UNIT_KB or GUC_UNIT_BLOCKS, which is also
+ *		the unit of a size without one.  Raises an error (22023) if the size is
+ *		not valid.
  */
 int
 args_parse_size(const char *name, const char *value, int unit)
@@ -64,7 +65,7 @@ args_parse_size(const char *name, const char *value, int unit)
 				 errhint("Give a size with its unit, such as \"4MB\", or a number of blocks.")));
 
 	/* 0 is a special value, and does not mean a very small size. */
-	if (result == 0 && strtod(value, NULL) > 0)
+	if (result == 0 && strtod(value, NULL) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("value for \"%s\" is too small: \"%s\"", name, value),
@@ -74,8 +75,8 @@ args_parse_size(const char *name, const char *value, int unit)
 
 /*
  * args_check_ring
- *		Raise an error (22023) if a ring cannot have this size in kB, and return
- *		the size otherwise.  hint: what the special values mean.
+ *		Return this size in kB, or raise an error (22023) if a ring cannot have
+ *		it.  hint: what the special values mean.
  */
 int
 args_check_ring(const char *name, int64 kb, const char *hint)
@@ -91,8 +92,8 @@ args_check_ring(const char *name, int64 kb, const char *hint)
 
 /*
  * args_spell_size
- *		A size in kB as SHOW spells it, in the largest unit that divides it.  The
- *		special values, below 1, have no unit.
+ *		A size in kB, spelled as SHOW spells it, in the largest unit that
+ *		divides it.  The special values, which are below 1, have no unit.
  */
 char *
 args_spell_size(int64 kb)

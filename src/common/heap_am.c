@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * heap_am.c
- *	  Functions of ours in the place of heap's, for one relation at a time.
+ *	  Put functions of ours in the place of heap's, for one relation at a time.
  *
- * COPY, index builds and fetches of TOAST values use a table without a plan
- * node.  But they find the functions for that in the table's relcache entry, so
- * a copy of heap's routine with some functions of ours can take the place of
- * heap's there:
+ * COPY, index builds, bulk loads and fetches of TOAST values use a table
+ * without a plan node.  But they find the table access method's functions in
+ * the table's relcache entry.  There a copy of heap's routine, with some
+ * functions of ours, can take the place of heap's routine:
  *
  *	    relcache entry                  relcache entry
  *	    of a table that we swapped      of any other table
@@ -21,18 +21,19 @@
  *
  * There are two kinds of swaps:
  *
- * A. A catch is for the next scan, or bulk insertion, that begins.  When it
- *	  begins, heap's routine is put back first, because heap_getnext() refuses
- *	  any other.  A scan drops the catch of an insertion, too.  A catch
- *	  holds no reference to the relcache entry: ALTER TABLE and others refuse
- *	  to touch a table that has more references than they expect.  So if the
- *	  entry is invalidated, the catch is forgotten, and the server does as it
- *	  would without us.  The entry can't vanish without an invalidation.
- * B. A hold is for all fetches by an index, until it is released.  It does hold
- *	  a reference, so that the entry stays where it is.  If the entry is
- *	  invalidated, it is rebuilt with heap's routine, and we swap it again.  If
- *	  a scan of the table begins, as for REINDEX, heap's routine is put back for
- *	  good.
+ * A. A catch is for the next scan, or the next bulk insertion, that begins.
+ *	  When it begins, heap's routine is put back first, because heap_getnext()
+ *	  refuses any other routine.  A scan that begins also drops a catch for an
+ *	  insertion.  A catch holds no reference to the relcache entry, because
+ *	  ALTER TABLE and other commands refuse to touch a table that has more
+ *	  references than they expect.  So if the entry is invalidated, the catch
+ *	  is forgotten, and the server does what it would do without us.  The entry
+ *	  can't vanish without an invalidation.
+ * B. A hold is for all fetches by an index, until the hold is released.  It
+ *	  does hold a reference, so that the entry stays where it is.  If the entry
+ *	  is invalidated, it is rebuilt with heap's routine, and we swap the
+ *	  routine again.  If a scan of the table begins, as for REINDEX, heap's
+ *	  routine is put back for good.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -52,12 +53,12 @@ struct HeapAmSwap
 	dlist_node	node;
 	Relation	rel;
 	Oid			relid;
-	ScanBegunMtd scan_begun;	/* a catch: what is called with the scan, */
-	InsertBegunMtd insert_begun;	/* or with the state of the insertion */
-	BeforeFetchMtd before_fetch;	/* a hold: what is called for a tuple */
+	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
+	InsertBegunMtd insert_begun;	/* a catch of an insertion: the same */
+	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
 	void	   *arg;
-	ResourceOwner owner;		/* a hold: has the reference; NULL if it was
-								 * given back */
+	ResourceOwner owner;		/* a hold: owner of the reference; NULL if
+								 * that was given back */
 	bool		over;			/* a hold: heap's routine was put back */
 };
 
@@ -84,7 +85,7 @@ find_swap(dlist_head *swaps, Relation rel)
 	return NULL;
 }
 
-/* Put heap's routine back, unless the relation is swapped for another reason. */
+/* Put heap's routine back, unless another swap of the relation needs ours. */
 static void
 swap_back(Relation rel)
 {
@@ -147,7 +148,10 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 	return scan;
 }
 
-/* A row is to be inserted: if this is the insertion to be caught, call back. */
+/*
+ * A row is about to be inserted.  If this insertion is to be caught, call
+ * back.
+ */
 static void
 before_insertion(Relation rel, BulkInsertStateData *bistate)
 {
@@ -190,7 +194,7 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 
 /* --- Swaps --- */
 
-/* A relcache entry was invalidated; InvalidOid stands for all of them. */
+/* A relcache entry was invalidated, or all of them if relid is InvalidOid. */
 static void
 relation_invalidated(Datum arg pg_attribute_unused(), Oid relid)
 {
@@ -254,8 +258,8 @@ make_swap(Relation rel)
 }
 
 /*
- * A catch for this relation, which the caller has locked; NULL if there is one
- * already.
+ * Make a catch for this relation, which the caller has locked.  Returns NULL
+ * if there is one already.
  */
 static HeapAmSwap *
 make_catch(Relation rel)
@@ -276,8 +280,8 @@ make_catch(Relation rel)
  *		Call begun() with the next scan of the relation that begins in this
  *		process.
  *
- * The relation is a heap, which the caller has locked.  There is no effect if
- * something is to be caught there already.
+ * The relation is a heap, which the caller has locked.  If there is a catch
+ * for the relation already, this has no effect.
  */
 void
 heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
@@ -303,7 +307,7 @@ heap_am_catch_insertion(Relation rel, InsertBegunMtd begun)
 
 /*
  * heap_am_ncatches
- *		The number of scans and insertions that are to be caught.
+ *		The number of catches.
  */
 int
 heap_am_ncatches(void)
@@ -318,7 +322,7 @@ heap_am_ncatches(void)
 
 /*
  * heap_am_drop_catches
- *		Of the catches, keep this number, the oldest ones.
+ *		Drop all catches except for this number of the oldest ones.
  */
 void
 heap_am_drop_catches(int keep)
@@ -332,9 +336,10 @@ heap_am_drop_catches(int keep)
  *		Call before_fetch() with arg before a tuple of the relation is fetched
  *		by an index.
  *
- * The relation is a heap, which the caller has opened.  The reference that this takes belongs to the current
- * resource owner.  The result is for heap_am_release(), or heap_am_forget() if
- * the resource owner's query fails.
+ * The relation is a heap, which the caller has opened.  The hold has a
+ * reference to it, which belongs to the current resource owner.  The caller
+ * must end the hold with heap_am_release(), or with heap_am_forget() if the
+ * resource owner's query fails.
  */
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
@@ -370,8 +375,8 @@ heap_am_is_held(Oid relid)
 
 /*
  * heap_am_let_go
- *		The relation is about to be dropped: if there is a hold on it, fetches do
- *		not pass through us from now on, and it has no reference of ours.
+ *		The relation is about to be dropped.  If there is a hold on it, end the
+ *		hold and give its reference back.
  */
 void
 heap_am_let_go(Oid relid)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * heap_am.h
- *	  Functions of ours in the place of heap's, for one relation at a time.
+ *	  Put functions of ours in the place of heap's, for one relation at a time.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -15,16 +15,19 @@
 #include "utils/rel.h"
 #include "utils/resowner.h"
 
-/* Called with a scan that was caught, before the scan has read a block. */
+/* Called with a scan that was caught, before the scan reads a block. */
 typedef void (*ScanBegunMtd) (TableScanDesc scan);
 
-/* Called with the state of a bulk insertion that was caught, before its first row. */
+/*
+ * Called with the state of a bulk insertion that was caught, before the first
+ * row is inserted.
+ */
 typedef void (*InsertBegunMtd) (BulkInsertStateData *bistate);
 
-/* Called before heap fetches the tuple of an index scan; see heap_am_hold(). */
+/* Called before heap fetches a tuple for an index scan: see heap_am_hold(). */
 typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void *arg);
 
-/* A relation whose fetches pass through us. */
+/* A relation with functions of ours: see heap_am.c. */
 typedef struct HeapAmSwap HeapAmSwap;
 
 extern bool heap_am_is_heap(Relation rel);

@@ -30,8 +30,8 @@
 
 /*
  * relations_database
- *		The OID of the database that the relation is in; 0 if it is shared by all,
- *		as in pg_locks and pg_buffercache.
+ *		The OID of the database that the relation is in; 0 if the relation is
+ *		shared by all databases, as in pg_locks and pg_buffercache.
  */
 Oid
 relations_database(Oid relid)
@@ -59,8 +59,8 @@ relations_open(Oid relid, LOCKMODE lockmode)
 /*
  * relations_open_to_read
  *		Open a relation with AccessShareLock, and check that the user may read
- *		it.  If it is an index, the privileges on its table decide, and the
- *		table is locked first, as elsewhere in the server.
+ *		it.  If the relation is an index, the privileges on its table decide,
+ *		and the table is locked first, as elsewhere in the server.
  */
 void
 relations_open_to_read(OpenRelation *open, Oid relid)
@@ -95,10 +95,10 @@ relations_open_to_read(OpenRelation *open, Oid relid)
 
 /*
  * relations_try_open
- *		Open a relation with AccessShareLock.  If it is an index, "table" must
- *		be its table, which is locked first; otherwise "table" is invalid.  If
- *		the relation does not exist (any more), locks nothing and returns
- *		false.
+ *		Open a relation with AccessShareLock.  If the relation is an index,
+ *		"table" must be its table, which is locked first; otherwise "table"
+ *		must be invalid.  If the relation does not exist, or not any more,
+ *		nothing stays locked, and the result is false.
  */
 bool
 relations_try_open(OpenRelation *open, Oid relid, Oid table)
@@ -138,7 +138,8 @@ relations_check_buffers(Relation rel, bool ring)
 
 /*
  * relations_absent
- *		Is this a standby, on which the relation has no pages?
+ *		Does the relation have no pages here, because it is not permanent and
+ *		this is a standby?
  */
 bool
 relations_absent(Relation rel)
@@ -203,7 +204,10 @@ relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
 						forkNames[forknum], RelationGetRelationName(rel))));
 }
 
-/* Why are the rows of a relation that is a partition not to be read here?  NULL if they are. */
+/*
+ * Why can't the rows of this member of a partition tree be read here?  NULL if
+ * they can, or if the member has no rows.
+ */
 static const char *
 why_skip(Form_pg_class form)
 {
@@ -217,8 +221,8 @@ why_skip(Form_pg_class form)
 
 /*
  * relations_is_leaf
- *		Has this member of a partition tree storage that we can read?  If it has
- *		rows, and we cannot read them, and "tell" is true, tell the user.
+ *		Does this member of a partition tree have storage that we can read?  If
+ *		it has rows that we cannot read, and "tell" is true, tell the user.
  */
 bool
 relations_is_leaf(Oid relid, bool tell)
@@ -240,7 +244,10 @@ relations_is_leaf(Oid relid, bool tell)
 	return result;
 }
 
-/* Raise an error if a relation that is not partitioned has no storage that we can read. */
+/*
+ * Raise an error if this relation, which is not partitioned, has no storage
+ * that we can read.
+ */
 static void
 check_leaf(Relation rel)
 {
@@ -256,14 +263,16 @@ check_leaf(Relation rel)
 
 /*
  * relations_leaves
- *		Returns a list of OIDs: of the relation, or, if it is partitioned, of
- *		its partitions that have storage.
+ *		Returns a list of OIDs.  If the relation is partitioned, these are of
+ *		its partitions that have storage; otherwise it is the relation's own
+ *		OID.
  *
- * Raises an error (42809) if the relation is not partitioned and has no
- * storage, like a view; also, if "shared" is true, if it is temporary.  Tells
- * the user what is left out: partitions whose rows are elsewhere, and children
- * by inheritance, which are not partitions.  function: name of the function
- * that the user has called.  All locks are released again.
+ * Raises an error (42809) if the relation is neither partitioned nor has
+ * storage, like a view.  If "shared" is true, also raises an error if the
+ * relation is temporary.  Tells the user what is left out: partitions whose
+ * rows can't be read here, and children by inheritance, which are not
+ * partitions.  function: name of the function that the user has called.  All
+ * locks are released again.
  */
 List *
 relations_leaves(Oid relid, const char *function, bool shared)

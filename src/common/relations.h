@@ -19,8 +19,8 @@
 typedef struct OpenRelation
 {
 	Relation	rel;
-	Oid			lockedTable;	/* if rel is an index, its table, which is
-								 * locked, too; or invalid */
+	Oid			lockedTable;	/* the table of an index, which is locked,
+								 * too; invalid if rel is not an index */
 } OpenRelation;
 
 extern Oid	relations_database(Oid relid);

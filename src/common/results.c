@@ -3,11 +3,12 @@
  * results.c
  *	  The rows that our functions return.
  *
- * How many columns a function returns is declared in SQL.  How many are filled
- * is decided in C.  Between the installation of a new library and ALTER
- * EXTENSION UPDATE these numbers may differ, and so they may in a session that
- * still has the old library after the update.  Then the function must not
- * return anything: it would read past the end of its values.
+ * The number of columns that a function returns is declared in SQL, and the
+ * number of columns that are filled is decided in C.  These numbers may differ
+ * between the installation of a new library and ALTER EXTENSION UPDATE, and
+ * after the update in a session that still has the old library.  If they
+ * differ, the function must raise an error, because otherwise the server would
+ * read past the end of the function's values.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -21,7 +22,7 @@
 
 /*
  * Raise an error (55000) if the function is not declared with this number of
- * columns.  New columns are only ever added, so the side that has fewer of them
+ * columns.  New versions only add columns, so the side that has fewer of them
  * is the older one.
  */
 static void
@@ -43,8 +44,8 @@ check_columns(FunctionCallInfo fcinfo, TupleDesc declared, int ncolumns)
 
 /*
  * results_begin_set
- *		The function returns a set of rows of this number of columns.  The rows
- *		are to be put into the result's tuplestore.
+ *		Begin to return a set of rows with this number of columns.  The caller
+ *		must put the rows into the result's tuplestore.
  */
 ReturnSetInfo *
 results_begin_set(FunctionCallInfo fcinfo, int ncolumns)
@@ -58,8 +59,8 @@ results_begin_set(FunctionCallInfo fcinfo, int ncolumns)
 
 /*
  * results_row_type
- *		The type of the row, of this number of columns, that the function
- *		returns.
+ *		The type of the row that the function returns, with this number of
+ *		columns.
  */
 TupleDesc
 results_row_type(FunctionCallInfo fcinfo, int ncolumns)

@@ -7,33 +7,33 @@
  *
  *		scan_ring=4MB, scan_threshold=0, dirty_pages=leave
  *
- * which sets the parameters with these names for scans of one relation.  It is
- * the relation's security label of our provider.  So it is transactional, only
- * the relation's owner can set it, it is dropped with the relation, it reaches
- * standbys, and pg_dump dumps it.  If a partition, or a child by inheritance,
- * has no policy, the policy of its nearest ancestor holds.  If a child has
- * several parents, the first parent with a policy, its own or an ancestor's,
- * decides.
+ * which sets the parameters with these names for scans of one relation.  The
+ * policy is the relation's security label of our provider.  So it is
+ * transactional, only the relation's owner can set it, it is dropped with the
+ * relation, it reaches standbys, and pg_dump dumps it.  If a partition, or a
+ * child by inheritance, has no policy, the policy of its nearest ancestor
+ * holds.  If a child has several parents, the first parent with a policy, its
+ * own or an ancestor's, decides.
  *
  *	   measure (scan_ring=0)          measure, measure_2025: scan_ring=0
  *	    |-- measure_2025
  *	    `-- measure_2026 ('')         measure_2026: its own, which sets nothing
  *
- * The session remembers what it has found, by relation, so that a scan does
- * not cost a search of catalogs:
+ * The session remembers what it has found for each relation, so that a scan
+ * does not cost a search of catalogs:
  *
  *	   relation       policy of    is_parent: was it found as a parent?
  *	   measure        measure      yes
  *	   measure_2025   measure      no
  *	   measure_2026   itself       no
  *
- * Most databases have no policy at all.  The session remembers that, too, and then
- * searches nothing.
+ * Most databases have no policy at all.  The session remembers that, too, and
+ * in that case searches nothing.
  *
  * SECURITY LABEL sends no invalidation message.  So our hook sends one for the
  * relation, to all sessions, at commit.  A session that receives it forgets
  * the relation's line.  If the relation is a parent, the lines of its
- * descendants may be wrong, too, and the session forgets all lines.  When a
+ * descendants may be wrong, too, so the session forgets all lines.  When a
  * relation gets or loses a parent, the server sends such a message, because
  * the relation's columns change.  There is one exception: if the parent has no
  * columns, no message is sent, and the session does not notice.
@@ -48,6 +48,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
 #include "catalog/indexing.h"
@@ -97,14 +98,17 @@ typedef struct Found
 static found_hash *found = NULL;
 
 /*
- * Is it known that there is a label of ours in this database, or that there is none?
- * The first is never forgotten: to search in vain, when the last label has gone,
- * does no harm.
+ * Does this session know that there is a label of ours in this database, or
+ * that there is none?  labels_some is never reset: when the last label has
+ * gone, the session searches in vain, which does no harm.
  */
 static bool labels_some = false;
 bool		labels_none = false;
 
-/* If pg_seclabel has more blocks than this, there is some label for all we know. */
+/*
+ * If pg_seclabel has more blocks than this, assume that one of its labels is
+ * ours.
+ */
 #define MOST_LABEL_BLOCKS	8
 
 static uint64 invalidations = 0;	/* invalidations received so far */
@@ -119,9 +123,9 @@ takes_policy(char relkind)
 }
 
 /*
- * The provider's hook: the owner of an object sets its label, or drops it if
- * label is NULL.  Raises an error if the label is not a policy, or if the
- * object can't have one.  Otherwise invalidates what sessions remember.
+ * The provider's hook: the owner of an object sets the object's label, or
+ * drops it if label is NULL.  Raises an error if the label is not a policy, or
+ * if the object can't have one.  Otherwise invalidates what sessions remember.
  */
 static void
 check_label(const ObjectAddress *object, const char *label)
@@ -144,7 +148,7 @@ check_label(const ObjectAddress *object, const char *label)
 	CacheInvalidateRelcacheByRelid(object->objectId);
 }
 
-/* A relation has changed, or, if relid is invalid, all may have changed. */
+/* A relation has changed; or all may have changed, if relid is invalid. */
 static void
 relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 {
@@ -171,7 +175,7 @@ labels_register(void)
 	register_label_provider(PROVIDER, check_label);
 }
 
-/* The relations that have a label of ours; at most "most" of them. */
+/* The relations that have a label of ours, but no more than "most" of them. */
 static List *
 labelled(Relation labels, int most)
 {
@@ -218,8 +222,8 @@ any_label(void)
 }
 
 /*
- * The parents of a relation, in order; without a partitioned table from which
- * the relation is being detached.
+ * The parents of a relation, in order.  A partitioned table from which the
+ * relation is being detached is not among them.
  */
 static List *
 parents_of(Oid relid)
@@ -278,8 +282,8 @@ search_policy(Oid relid, RelationPolicy *policy)
 
 /*
  * Find a relation's policy, in what is remembered or else in the catalogs, and
- * remember it.  If an invalidation comes meanwhile, do not remember it, so
- * that the next call searches again.
+ * remember it.  If an invalidation message comes meanwhile, do not remember
+ * the policy, so that the next call searches again.
  */
 static bool
 find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
@@ -325,8 +329,8 @@ labels_policy(Oid relid)
 	bool		has_policy;
 
 	/*
-	 * If the transaction has the relation's lock already, invalidations may
-	 * not have been processed for a long time.
+	 * If the transaction has had the relation's lock for long, the last
+	 * invalidation messages may have been processed long ago.
 	 */
 	AcceptInvalidationMessages();
 	if (labels_none)
@@ -366,8 +370,8 @@ check_owner(Oid relid)
 
 /*
  * labels_check_writable
- *		Raise an error if labels cannot be set now.  function: name of the function
- *		that the user has called.
+ *		Raise an error if labels cannot be set now.  function: name of the
+ *		function that the user has called.
  */
 void
 labels_check_writable(const char *function)
@@ -395,8 +399,8 @@ labels_set(Oid relid, const char *label)
 	bool		had_label;
 
 	/*
-	 * Check the owner before locking, too: only the owner may block vacuum,
-	 * for example.
+	 * Also check the owner before locking: others must not be able to block
+	 * vacuum, for example.
 	 */
 	check_owner(relid);
 	rel = relations_open(relid, ShareUpdateExclusiveLock);
@@ -412,6 +416,7 @@ labels_set(Oid relid, const char *label)
 	check_label(&object, label);
 	had_label = GetSecurityLabel(&object, PROVIDER) != NULL;
 	SetSecurityLabel(&object, PROVIDER, label);
+	CommandCounterIncrement();	/* the same statement may set it again */
 	relation_close(rel, NoLock);
 	return had_label;
 }

@@ -13,17 +13,19 @@
 #include "nodes/pg_list.h"
 #include "params.h"
 
-/* A relation's policy.  What it does not set is as the parameter says. */
+/* A relation's policy.  For what it does not set, the parameters hold. */
 typedef struct RelationPolicy
 {
-	Oid			relid;			/* relation that has the label: itself, or an
-								 * ancestor */
+	Oid			relid;			/* relation that has the label: this one, or
+								 * an ancestor */
 	bool		sets_scan_ring;
 	int			scan_ring;		/* kB, as pg_ringctl.scan_ring */
 	bool		sets_scan_threshold;
 	int			scan_threshold; /* blocks, as pg_ringctl.scan_threshold */
 	bool		sets_dirty_pages;
 	DirtyPages	dirty_pages;
+	bool		sets_index_read_ahead;
+	bool		index_read_ahead;
 } RelationPolicy;
 
 extern void labels_register(void);
@@ -37,11 +39,12 @@ extern bool labels_none;
 
 /*
  * labels_may_have_policy
- *		As far as this session knows, does the relation have a policy?  Cheap
- *		enough to be called for each relation of each query.
+ *		Does the relation have a policy, as far as this session knows?  This is
+ *		cheap enough to be called for each relation of each query.
  *
- * If another session has set a policy, this session knows it when it has
- * received the invalidation message, with the next lock that it takes.
+ * If another session has set a policy, this session knows of it when it has
+ * received the invalidation message, which happens with the next lock that it
+ * takes.
  */
 static inline bool
 labels_may_have_policy(Oid relid)

@@ -3,8 +3,8 @@
  * policy_text.c
  *	  A policy as text.
  *
- * A policy is stored as a label.  Users set and see one setting at a time.
- * Scans use numbers:
+ * A policy has three forms.  It is stored as a label, users set and see it as
+ * settings, and scans use it as numbers:
  *
  *	  "scan_ring=1024kB, dirty_pages=Leave"			a label, as it is written
  *				|
@@ -14,7 +14,8 @@
  *				v  policy_read()			|  policy_spell()
  *	  {scan_ring: 1024, dirty_pages: DIRTY_LEAVE}	the policy
  *
- * We spell a value as SHOW spells that of the parameter: "1MB", "leave".
+ * A value is spelled as SHOW spells the value of the parameter: "1MB",
+ * "leave".
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -28,11 +29,12 @@
 #include "common/arguments.h"
 #include "lib/stringinfo.h"
 #include "policies/policy_text.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 
 #define KB_PER_BLOCK	(BLCKSZ / 1024)
 
-/* The longest label, in bytes: several times what can be said. */
+/* The longest label, in bytes: several times as long as any policy needs. */
 #define MAX_LABEL		1000
 
 static const char *const dirty_pages_names[] = {
@@ -42,7 +44,7 @@ static const char *const dirty_pages_names[] = {
 
 /*
  * policy_setting_name
- *		The name of a setting, which is also that of a parameter.
+ *		The name of a setting, which is also the name of a parameter.
  */
 const char *
 policy_setting_name(PolicySetting setting)
@@ -85,7 +87,7 @@ malformed(const char *label, const char *item, bool twice)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid policy: \"%s\"", label),
 			 *item == '\0' ? errdetail("A setting is missing before or after a comma.") :
-			 twice ? errdetail("\"%s\" sets what is set already.", item) :
+			 twice ? errdetail("\"%s\" is set more than once.", item) :
 			 errdetail("\"%s\" is not a setting.", item),
 			 errhint("A policy is a list of settings, separated by commas, such as "
 					 "\"scan_ring=4MB, scan_threshold=0, dirty_pages=leave\"; "
@@ -93,8 +95,8 @@ malformed(const char *label, const char *item, bool twice)
 }
 
 /*
- * Split a label into its settings.  If strict, raises an error if there is
- * anything else in it; otherwise ignores that.
+ * Split a label into its settings.  If there is anything else in the label,
+ * raise an error if strict is true, or else ignore it.
  */
 static void
 split_label(const char *label, PolicySettings *settings, bool strict)
@@ -125,7 +127,7 @@ split_label(const char *label, PolicySettings *settings, bool strict)
 
 /*
  * policy_split
- *		The settings in a label, as they are written there.
+ *		Get the settings in a label, as they are written there.
  */
 void
 policy_split(const char *label, PolicySettings *settings)
@@ -160,10 +162,23 @@ dirty_pages_number(const char *value)
 	return -1;
 }
 
+static bool
+parse_switch(const char *value)
+{
+	bool		on;
+
+	if (!parse_bool(value, &on))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for \"%s\": \"%s\"", "index_read_ahead", value),
+				 errhint("Valid values are \"on\" and \"off\".")));
+	return on;
+}
+
 /*
  * policy_check_settings
- *		Raise an error (22023) if the parameter does not take the value of a
- *		setting.
+ *		Raise an error (22023) if the value of a setting is not one that the
+ *		parameter of the same name takes.
  */
 void
 policy_check_settings(const PolicySettings *settings)
@@ -179,6 +194,8 @@ policy_check_settings(const PolicySettings *settings)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for \"%s\": \"%s\"", "dirty_pages", dirty_pages),
 				 errhint("Valid values are \"write\" and \"leave\".")));
+	if (settings->values[SETS_INDEX_READ_AHEAD] != NULL)
+		(void) parse_switch(settings->values[SETS_INDEX_READ_AHEAD]);
 }
 
 /*
@@ -202,10 +219,10 @@ policy_check_label(const char *label)
 
 /*
  * policy_read
- *		Read the settings into the members of the policy that stand for them.
+ *		Set the members of the policy from its settings.
  *
- * The values were checked when they were set.  A value that is not valid all
- * the same is ignored.
+ * The values were checked when they were set.  If one of them is not valid all
+ * the same, it is ignored.
  */
 void
 policy_read(const PolicySettings *settings, RelationPolicy *policy)
@@ -213,6 +230,7 @@ policy_read(const PolicySettings *settings, RelationPolicy *policy)
 	const char *ring = settings->values[SETS_SCAN_RING];
 	const char *threshold = settings->values[SETS_SCAN_THRESHOLD];
 	const char *dirty_pages = settings->values[SETS_DIRTY_PAGES];
+	const char *read_ahead = settings->values[SETS_INDEX_READ_AHEAD];
 
 	policy->sets_scan_ring = ring != NULL &&
 		parse_int(ring, &policy->scan_ring, GUC_UNIT_KB, NULL);
@@ -222,12 +240,14 @@ policy_read(const PolicySettings *settings, RelationPolicy *policy)
 		dirty_pages_number(dirty_pages) >= 0;
 	if (policy->sets_dirty_pages)
 		policy->dirty_pages = dirty_pages_number(dirty_pages);
+	policy->sets_index_read_ahead = read_ahead != NULL &&
+		parse_bool(read_ahead, &policy->index_read_ahead);
 }
 
 /*
  * policy_spell
- *		The settings of a policy as text, each spelled as SHOW spells the parameter
- *		of that name.
+ *		Get the settings of a policy as text, each spelled as SHOW spells the
+ *		parameter of the same name.
  */
 void
 policy_spell(const RelationPolicy *policy, PolicySettings *settings)
@@ -245,6 +265,9 @@ policy_spell(const RelationPolicy *policy, PolicySettings *settings)
 	if (policy->sets_dirty_pages)
 		settings->values[SETS_DIRTY_PAGES] =
 			pstrdup(dirty_pages_names[policy->dirty_pages]);
+	if (policy->sets_index_read_ahead)
+		settings->values[SETS_INDEX_READ_AHEAD] =
+			pstrdup(policy->index_read_ahead ? "on" : "off");
 }
 
 /*

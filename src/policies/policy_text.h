@@ -16,7 +16,8 @@
 #define POLICY_SETTINGS(SETTING) \
 	SETTING(SETS_SCAN_RING, "scan_ring") \
 	SETTING(SETS_SCAN_THRESHOLD, "scan_threshold") \
-	SETTING(SETS_DIRTY_PAGES, "dirty_pages")
+	SETTING(SETS_DIRTY_PAGES, "dirty_pages") \
+	SETTING(SETS_INDEX_READ_AHEAD, "index_read_ahead")
 
 #define POLICY_SETTING_MEMBER(setting, name)	setting,
 

@@ -3,22 +3,24 @@
  * bitmapscan.c
  *	  Bitmap heap scans: decide what becomes of each.
  *
- * The server gives a bitmap heap scan no ring, and most of them should have
- * none: they read some pages of a table, and are repeated soon.  But one that
- * reads most of a large table replaces the whole pool.
+ * The server gives bitmap heap scans no ring, and most of them should have
+ * none: they read some pages of a table, and are repeated soon.  But a scan
+ * that reads most of a large table replaces the whole pool.
  *
  *	    expected to read more blocks than the threshold?
  *	        no  --> left alone
  *	        yes --> attached, with a ring that is open first:
  *
- *	    reads:  1 ........... threshold | ....................
- *	            buffers stay in the pool | the ring is closed
+ *	    reads:  1 ................... N | ....................
+ *	            pages stay in the pool  | the ring is closed
  *
- * So pages that are found cost nothing, and a scan that is repeated finds the
- * pages that it has left before, until all are there, if there is room for them.
+ * N is the threshold, or a quarter of the pool if that is less.  Pages that
+ * are found in the pool do not count.  So each time a scan is repeated, it
+ * finds the pages that it has left before, and leaves others, until all its
+ * pages are in the pool if there is room for them.
  *
- * What is expected is the planner's estimate: the number of rows of the bitmap,
- * and from it the number of pages, by the formula of cost_bitmap_heap_scan().
+ * The expected number of blocks is computed from the planner's estimate of the
+ * rows of the bitmap, by the formula of cost_bitmap_heap_scan().
  *
  * From 18 on a bitmap heap scan reads by a stream.  On 17 it is left alone.
  *
@@ -66,14 +68,14 @@ next_block(ReadStream *stream pg_attribute_unused(), void *arg,
 	if (!reader->scan->rs_inited)
 	{
 		scan_begin_pass(reader);
-		reader->scan->rs_inited = true; /* until the scan is rescanned */
+		reader->scan->rs_inited = true; /* a rescan resets this */
 	}
 	return scan_note_next_block(reader, next_in_bitmap(reader->scan, per_buffer_data), 0);
 }
 
 /*
  * bitmapscan_expected_blocks
- *		The number of blocks, of nblocks, that the node is expected to read.
+ *		How many of the relation's nblocks blocks the node is expected to read.
  */
 BlockNumber
 bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
@@ -107,7 +109,8 @@ attach(BitmapHeapScanState *node, BlockNumber nblocks, BlockNumber expected)
  * bitmapscan_first_call
  *		A bitmap heap scan is called for its first row.
  *
- * The server gives it no ring, so in observe mode there is nothing to count.
+ * The server gives the scan no ring, so in observe mode there is nothing to
+ * count.
  */
 TupleTableSlot *
 bitmapscan_first_call(PlanState *ps, int n)

@@ -6,8 +6,8 @@
  * A list of blocks that comes from an index may be in random order.  Then the
  * next block is a third of the table away, on average.  But the list also says
  * which blocks come later, so a window of blocks can wait for a better moment.
- * In all modes, a block that waits already is not added again, and each block
- * that is handed out makes room for another one.
+ * In all modes, a block that is already waiting is not added again, and each
+ * block that is handed out makes room for another one.
  *
  * Zigzag is what an elevator does, with two heaps:
  *
@@ -30,9 +30,9 @@
  * is in random order, one sweep over the table hands out 1.5 windows of
  * blocks.  Sorting window by window hands out one window in a sweep, and then
  * has to go back to the table's beginning.  So the average distance from one
- * block to the next is 1/3 of the table in the order given, 2 / window of the
- * table sorted, and 2/3 / window of the table in zigzag: that is window / 2
- * times shorter than in the order given.
+ * block to the next, as a part of the table, is 1/3 in the order given, 2 /
+ * window in mode "sorted", and 2/3 / window in mode "zigzag".  So in zigzag it
+ * is window / 2 times shorter than in the order given.
  *
  * The idea is from the thread "index prefetching" on pgsql-hackers.
  *
@@ -49,8 +49,9 @@
 #include "readers/block_order.h"
 
 /*
- * A list may repeat blocks for long.  After this number of its blocks, let the reads
- * begin that the stream has staged: others may wait for them.
+ * A list may repeat the same blocks many times.  After this number of its
+ * blocks, submit the reads that the stream has staged: other processes may
+ * wait for them.
  */
 #define BLOCKS_BEFORE_SUBMIT	1024
 
@@ -80,20 +81,22 @@ struct Reorder
 	void	   *source_arg;
 
 	waiting_hash *waiting;		/* what is in the window */
-	int64		again;			/* blocks not added because they waited */
+	int64		again;			/* blocks not added a second time */
 
 	/* In mode "none", the window is a circular queue. */
 	BlockNumber *queue;
 	uint32		first;			/* index of the next block */
 
-	/* In the other modes, it is in heaps; only zigzag has "down". */
+	/* In the other modes, the window is in heaps; only zigzag has "down". */
 	binaryheap *up;
 	binaryheap *down;
 	bool		going_up;
 	BlockNumber position;		/* the block that was handed out last */
 };
 
-/* A binaryheap has the largest on top: here that is the lowest block. */
+/*
+ * A binaryheap has the largest element on top: here that is the lowest block.
+ */
 static int
 compare_up(Datum a, Datum b, void *arg pg_attribute_unused())
 {
@@ -108,10 +111,10 @@ compare_down(Datum a, Datum b, void *arg pg_attribute_unused())
 
 /*
  * reorder_create
- *		A window over the blocks that the source hands out.
+ *		Make a window over the blocks that the source hands out.
  *
- * All its memory, some 30 bytes for each block of the window, is allocated
- * now, in the current memory context, and is freed with that context.
+ * All memory of the window, some 30 bytes for each block, is allocated now, in
+ * the current memory context, and is freed with that context.
  */
 Reorder *
 reorder_create(ReorderMode mode, int window, ReorderSource source, void *source_arg)
@@ -225,8 +228,8 @@ reorder_next(Reorder *reorder)
 
 /*
  * reorder_again
- *		How many blocks of the source were not added, because they waited in the
- *		window already?
+ *		How many blocks of the source were not added, because they were already
+ *		waiting in the window?
  */
 int64
 reorder_again(const Reorder *reorder)

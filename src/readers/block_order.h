@@ -24,8 +24,8 @@ typedef enum ReorderMode
 typedef struct Reorder Reorder;
 
 /*
- * Where the blocks come from.  Returns the next block, and InvalidBlockNumber
- * at every call after the last one.
+ * Where the blocks come from.  Returns the next block.  After the last block,
+ * returns InvalidBlockNumber at every call.
  */
 typedef BlockNumber (*ReorderSource) (void *arg);
 

@@ -3,19 +3,20 @@
  * executor.c
  *	  The executor's hooks: find the nodes that readers are for.
  *
- * When a query starts that may have a scan to give a ring, each node of its plan
- * that a reader is for gets a function of ours for its first calls.  The
- * reader's function puts the node's own function back as soon as it has decided
- * what becomes of the scan:
+ * There are readers for some kinds of plan nodes.  When a query starts in
+ * which such a node may get a ring, or read ahead, each such node of its plan
+ * gets a function of ours for its first calls.  This function decides what
+ * becomes of the scan, and then puts the node's own function back:
  *
  *	  ExecutorStart --> take_nodes() --> node_readers[]
  *	                                      SeqScan       --> seqscan.c
  *	                                      TidRangeScan  --> tidrangescan.c
  *	                                      BitmapHeap..  --> bitmapscan.c
+ *	                                      Index..Scan   --> indexscan.c
  *	                                      Gather        --> scan_workers.c
  *
- * A query in which no relation can matter is left alone, and so is a node that
- * is never called.
+ * If no relation of a query can matter, the query is left alone.  If a node is
+ * never called, nothing is decided for its scan.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -41,7 +42,7 @@
 #include "ring/plan.h"
 #include "utils/rel.h"
 
-/* The number of blocks, of nblocks, that the node is expected to read. */
+/* How many of the relation's nblocks blocks the node is expected to read. */
 typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
 
 static BlockNumber
@@ -50,7 +51,7 @@ all_blocks(const PlanState *ps pg_attribute_unused(), BlockNumber nblocks)
 	return nblocks;
 }
 
-/* Why the node's scan is not touched; NULL if it is. */
+/* Why the node's scan is not touched; NULL if it may be. */
 typedef const char *(*ExclusionMtd) (const PlanState *ps);
 
 static const char *
@@ -60,9 +61,9 @@ relation_exclusion(const PlanState *ps)
 }
 
 /*
- * Nodes that are taken, and what is called for their first rows.  Those that scan
- * a relation tell whether they are excluded, and how many of its blocks they are
- * expected to read.
+ * The nodes that are taken, and what is called for their first rows.  For
+ * nodes that scan a relation, also why a node is excluded, and how many blocks
+ * it is expected to read.
  */
 static const struct
 {
@@ -99,8 +100,7 @@ node_reader(const PlanState *ps)
 
 /*
  * executor_reads_ahead
- *		Is the node one whose reader reads ahead, and has a ring only if that is
- *		asked for?
+ *		Is the node an index scan, whose reader may read ahead without a ring?
  */
 bool
 executor_reads_ahead(const PlanState *ps)
@@ -110,7 +110,8 @@ executor_reads_ahead(const PlanState *ps)
 
 /*
  * executor_has_reader
- *		Is there a kind of reader for this node, which scans a relation?
+ *		Does this node scan a relation, and is there a kind of reader for its
+ *		scan?
  */
 bool
 executor_has_reader(const PlanState *ps)
@@ -118,13 +119,13 @@ executor_has_reader(const PlanState *ps)
 	int			reader = node_reader(ps);
 
 	return reader >= 0 && node_readers[reader].expected_blocks != NULL &&
-		(param_index_read_ahead || !executor_reads_ahead(ps));
+		(!executor_reads_ahead(ps) || indexscan_may_be_taken(ps));
 }
 
 /*
  * executor_exclusion
- *		Why the scan of the node, which has a kind of reader, is never touched;
- *		NULL if it is.
+ *		Why the scan of this node, for which executor_has_reader() is true, is
+ *		not touched; NULL if it may be.
  */
 const char *
 executor_exclusion(const PlanState *ps)
@@ -134,8 +135,8 @@ executor_exclusion(const PlanState *ps)
 
 /*
  * executor_expected_blocks
- *		The number of blocks that the node, which is not excluded, is expected to
- *		read.
+ *		The number of blocks that this node, which is not excluded, is expected
+ *		to read.
  */
 BlockNumber
 executor_expected_blocks(const PlanState *ps)
@@ -154,7 +155,7 @@ first_calls(PlanState *ps, int n)
 
 /*
  * Does the node hand on the rows of its outer node one by one, so that a LIMIT
- * above it ends that as well?
+ * above the node limits the outer node, too?
  */
 static bool
 hands_on_rows(const PlanState *ps)
@@ -180,9 +181,9 @@ limit_below(const PlanState *ps, const LimitState *limit)
 }
 
 /*
- * Take every node at or below ps that a reader is for, except scans that are
- * excluded.  A subplan may be below many nodes, for example of partitions: it is
- * left to its own walk.
+ * Take every node at or below ps for which there is a reader, except for scans
+ * that are excluded.  Subplans are left to walks of their own, because a
+ * subplan may be below many nodes, for example those of partitions.
  */
 static bool
 take_nodes(PlanState *ps, void *context)
@@ -215,7 +216,7 @@ take_nodes_of(PlanState *root, const List *subplans)
 	(void) take_nodes(root, &walk);
 }
 
-/* Is there a relation whose scan may be given a ring? */
+/* Does the query have a relation for which policy_may_matter() is true? */
 static inline bool
 has_relation_that_matters(const EState *estate)
 {
@@ -242,7 +243,7 @@ take_all_nodes(QueryDesc *queryDesc)
 	}
 }
 
-/* A query that may have scans to give a ring is about to run. */
+/* The query is about to run, and some of its relations may matter. */
 static pg_noinline void
 prepare_query(QueryDesc *queryDesc)
 {
@@ -283,10 +284,11 @@ run_query(COMPAT_RUN_PARAMS)
 }
 
 /*
- * Is this one of many runs of a query in one statement of the client's?  A loop
- * in a function runs its query for each row, or for some, and to pause between
- * them would cost more than the rows.  So from the third run on, the query's
- * readers do not pause until the next statement.
+ * Is this one of many runs of a query within one statement of the client?  A
+ * loop in a function runs its query once for each row, or for some rows.  If
+ * readers paused between these runs, that would cost more than the rows.  So
+ * after its third run the query's readers do not pause until the next
+ * statement.
  */
 static bool
 is_in_loop(const EState *estate)
@@ -302,7 +304,10 @@ is_in_loop(const EState *estate)
 	return runs > 2;
 }
 
-/* Run a query for a limited number of rows, and let its readers pause afterwards. */
+/*
+ * Run a query for a limited number of rows, and let its readers pause after
+ * that.
+ */
 static void
 run_and_pause(COMPAT_RUN_PARAMS)
 {
@@ -355,7 +360,7 @@ end_query(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 }
 
-/* As end_query(), where this query may have readers, or parallel workers. */
+/* The same for a query that may have readers, or parallel workers. */
 static pg_noinline void
 end_query_with_readers(QueryDesc *queryDesc)
 {
@@ -384,8 +389,9 @@ ringctl_ExecutorEnd(QueryDesc *queryDesc)
  * executor_watch_runs
  *		From now on we are told when a query runs and ends.
  *
- * Called when the first node is taken, or the first load is about to be given a
- * ring.  So a session that does neither does not pay for these hooks.
+ * This is called when the first node is taken, or the first bulk load is about
+ * to be given a ring.  So a session in which neither happens does not pay for
+ * these hooks.
  */
 void
 executor_watch_runs(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * index_fetch.c
- *	  Fetches of an index scan that read ahead.
+ *	  Fetches of an index scan that read ahead, or through a ring.
  *
  * The server reads the heap pages of an index scan one by one, each when its
  * tuple is fetched.  But a btree scan knows more: when it comes to a leaf page,
@@ -30,7 +30,7 @@
  * the struct that they know at the beginning of ours.  So nothing but this one
  * scan is touched, and relcache entries are left alone.
  *
- * A. Nothing is read ahead until the pass has missed MISSES_BEFORE_READ_AHEAD
+ * A. Nothing is read ahead until the pass has missed index_read_ahead_after
  *	  heap pages.  So a short scan, and one whose pages are cached, costs what it
  *	  cost before.
  * B. Each leaf has a stream of its own.  The first one begins to look ahead
@@ -42,6 +42,8 @@
  *	  ahead is given up.
  * E. An index-only scan visits the heap for some items only.  The visibility map
  *	  says for which.
+ * F. If the scan is to have a ring but not to read ahead, each block is read
+ *	  when its tuple is fetched, through the ring.
  *
  * What is not done: there is no look across leaves.  The items of the next leaf
  * are known only when the scan comes to it; to read it before would mean to
@@ -59,7 +61,9 @@
 #include "executor/instrument.h"
 #include "readers/index_fetch.h"
 #include "readers/scan_reader.h"
+#include "params.h"
 #include "ring/plan.h"
+#include "storage/bufmgr.h"
 #include "utils/rel.h"
 
 /* A block that was asked for, and the first item that is on it. */
@@ -88,10 +92,11 @@ typedef struct IndexFetch
 	IndexScanDesc scan;
 	ScanState  *node;
 	const LimitState *limit;	/* above the scan; or NULL */
-	int64		fetches;		/* tuples that were fetched */
+	bool		reads_ahead;	/* or does it only read through a ring? */
+	int64		fetches;		/* tuples that were fetched, or are now */
 	int64		misses;			/* pages missed in this pass, or since the
 								 * last leaf without misses */
-	ScanReader *reader;			/* NULL until the scan has read ahead */
+	ScanReader *reader;			/* NULL until the pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;
 	int64		misses_at_leaf; /* misses when the stream began */
@@ -117,7 +122,7 @@ blocks_wanted(const IndexFetch *fetch)
 	if (limit == NULL || limit->noCount)
 		return PG_INT64_MAX;
 	rows = limit->count + limit->offset - limit->position;
-	return Max(1, rows * (fetch->fetches + 1) / (limit->position + 1));
+	return Max(1, rows * fetch->fetches / (limit->position + 1));
 }
 
 /* Must the heap be visited for an item on this block? */
@@ -170,17 +175,20 @@ end_stream(IndexFetch *fetch)
 	ring_drop_unconsumed(fetch->reader->reader.ring);
 }
 
-/* The scan reads ahead for the first time. */
+/* The scan has missed enough pages for the first time. */
 static void
 begin_reader(IndexFetch *fetch)
 {
 	RingOptions options;
 
 	policy_for_index_scan(fetch->rel, RelationGetNumberOfBlocks(fetch->rel), &options);
-	fetch->ahead = MemoryContextAlloc(fetch->node->ps.state->es_query_cxt,
-									  sizeof(LeafAhead));
+	if (fetch->reads_ahead)
+		fetch->ahead = MemoryContextAlloc(fetch->node->ps.state->es_query_cxt,
+										  sizeof(LeafAhead));
 	fetch->reader = scan_begin_reader(READER_INDEXSCAN, &fetch->node->ps, &options);
 	fetch->reader->expected = RelationGetNumberOfBlocks(fetch->rel);
+	if (!fetch->reads_ahead)
+		ring_begin_reads(fetch->reader->reader.ring, fetch->rel, MAIN_FORKNUM);
 	scan_begin_index_pass(fetch->reader);
 }
 
@@ -282,6 +290,16 @@ buffer_ahead(IndexFetch *fetch, BlockNumber block)
 	return buffer;
 }
 
+/* Read this block through the ring, without looking ahead. */
+static Buffer
+read_through_ring(IndexFetch *fetch, BlockNumber block)
+{
+	if (fetch->reader == NULL)
+		begin_reader(fetch);
+	return ReadBufferExtended(fetch->rel, MAIN_FORKNUM, block, RBM_NORMAL,
+							  ring_before_read(fetch->reader->reader.ring, block));
+}
+
 /* A tuple on this block is about to be fetched. */
 static void
 before_fetch(IndexFetch *fetch, BlockNumber block)
@@ -290,10 +308,10 @@ before_fetch(IndexFetch *fetch, BlockNumber block)
 	Buffer		buffer;
 
 	if (compat_fetch_holds_block(&fetch->heap, block) ||
-		fetch->misses < MISSES_BEFORE_READ_AHEAD ||
+		fetch->misses < param_index_read_ahead_after ||
 		!enabled_still(&fetch->enabled))
 		return;
-	buffer = buffer_ahead(fetch, block);
+	buffer = fetch->reads_ahead ? buffer_ahead(fetch, block) : read_through_ring(fetch, block);
 	if (fetch->reader != NULL)
 		ring_count_unringed(fetch->reader->reader.ring,
 							pgBufferUsage.shared_blks_read - reads);
@@ -361,14 +379,15 @@ make_routine(void)
 
 /*
  * index_fetch_attach
- *		Let the fetches of a node's btree scan, which has not fetched a tuple yet,
- *		read ahead.
+ *		Let the fetches of a node's btree scan, which has not fetched a tuple
+ *		yet, be ours: let them read ahead, or else only through a ring.
  *
  * limit: the LIMIT that gets the node's rows, or NULL.  There is no effect if
- * they do already.
+ * the fetches are ours already.
  */
 void
-index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit)
+index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit,
+				   bool reads_ahead)
 {
 	IndexFetch *fetch;
 
@@ -383,6 +402,7 @@ index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit)
 	fetch->scan = scan;
 	fetch->node = node;
 	fetch->limit = limit;
+	fetch->reads_ahead = reads_ahead;
 	fetch->vmbuffer = InvalidBuffer;
 	enabled_mark(&fetch->enabled);
 	scan->xs_heapfetch = &fetch->heap.xs_base;

@@ -1,13 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * indexscan.c
- *	  Index scans: decide which of them read ahead.
+ *	  Index scans: decide which of them read ahead, or through a ring.
  *
- * A plain or index-only scan of a btree index on a heap may read the heap's
- * pages ahead (index_fetch.c), if pg_ringctl.index_read_ahead says so.  It is
- * left alone, at no cost, if the planner expects no more rows than are fetched
- * before read-ahead begins.  Others are attached at their first call, when they
- * have a scan descriptor, or get one as the node would begin it.
+ * The fetches of a plain or index-only scan of a btree index on a heap may be
+ * ours (index_fetch.c), for two reasons, which are independent:
+ *
+ * A. pg_ringctl.index_read_ahead, or the table's policy, says that its heap
+ *	  pages are read ahead;
+ * B. somebody has given the size of the ring of the table's scans, the table
+ *	  is over the threshold, and so is the number of rows that the planner
+ *	  expects.
+ *
+ * A scan is left alone, at no cost, if the planner expects no more rows than
+ * are fetched before read-ahead begins.  All others are attached at their
+ * first call, when they have a scan descriptor, or get one as the node would
+ * begin it.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -52,19 +60,32 @@ orders_by_distance(const PlanState *ps)
 }
 
 /*
+ * indexscan_may_be_taken
+ *		Does anything ask for read-ahead or a ring for the node's scan?
+ */
+bool
+indexscan_may_be_taken(const PlanState *ps)
+{
+	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
+
+	return policy_reads_ahead(rel) ||
+		policy_index_scan_has_ring(rel, ps->plan->plan_rows);
+}
+
+/*
  * indexscan_exclusion
- *		Why the node's scan does not read ahead; NULL if it may.
+ *		Why the node's scan is left alone; NULL if it may not be.
  */
 const char *
 indexscan_exclusion(const PlanState *ps)
 {
-	if (!param_index_read_ahead)
+	if (!indexscan_may_be_taken(ps))
 		return "pg_ringctl.index_read_ahead is off";
 	/* EXPLAIN alone does not open the index */
 	if (index_of(ps) != NULL &&
 		(index_of(ps)->rd_rel->relam != BTREE_AM_OID || orders_by_distance(ps)))
 		return "not a btree index";
-	if (ps->plan->plan_rows <= MISSES_BEFORE_READ_AHEAD)
+	if (ps->plan->plan_rows <= param_index_read_ahead_after && param_index_read_ahead_after > 0)
 		return "few rows are expected";
 	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }
@@ -111,22 +132,24 @@ limit_of(const PlanState *ps)
 
 /*
  * indexscan_first_call
- *		An index scan that may read ahead is called for its first row.
+ *		An index scan that was taken is called for its first row.
  */
 TupleTableSlot *
 indexscan_first_call(PlanState *ps, int n)
 {
+	Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 	MemoryContext oldcontext;
 	IndexScanDesc scan;
 
-	if (policy_mode() != MODE_CONTROL || ps->state->es_epq_active != NULL)
+	if (policy_mode() != MODE_CONTROL || ps->state->es_epq_active != NULL ||
+		!indexscan_may_be_taken(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	scan = IsA(ps, IndexScanState) ? compat_begin_indexscan((IndexScanState *) ps) :
 		compat_begin_indexonlyscan((IndexOnlyScanState *) ps);
 	if (scan->xs_heapfetch != NULL)
-		index_fetch_attach(scan, (ScanState *) ps, limit_of(ps));
+		index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), policy_reads_ahead(rel));
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);
 }

@@ -3,9 +3,10 @@
  * load.c
  *	  Read blocks of a relation into shared buffers, through a ring or not.
  *
- * Every kind of prewarm does this, once it knows which blocks to read: it
- * begins a stream, and takes and releases each buffer.  Meanwhile other
- * sessions see the reader's ring, and how far the reader is.
+ * Every kind of prewarm calls load_blocks() when it knows which blocks to
+ * read.  load_blocks() begins a stream, and takes and releases each buffer of
+ * the stream.  Meanwhile other sessions see the reader's ring, and how far the
+ * reader is.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -37,8 +38,8 @@ typedef struct Load
 } Load;
 
 /*
- * The stream's callback.  If the kill switch is thrown, the ring is not
- * controlled any more, and the stream goes on.
+ * The stream's callback.  If the kill switch is thrown, the stream goes on,
+ * but its ring is not controlled any more.
  */
 static BlockNumber
 next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
@@ -79,8 +80,8 @@ blocks_read(void)
  *		Read blocks into shared buffers.  next_block, which is called as a read
  *		stream's callback, returns the blocks.
  *
- * blocks_total: number of blocks that all processes are to read together;
- * other sessions see this number.  *result must be zeroed.
+ * blocks_total: number of blocks that all processes are to read together,
+ * which other sessions see.  *result must be zeroed.
  */
 void
 load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,

@@ -4,7 +4,8 @@
  *	  Replace the functions of plan nodes by functions of ours.
  *
  * Each function that a node may have gets a number n when we first see it.
- * Our function ours[n] takes its place, and finds it again by the number:
+ * Our function ours[n] takes the place of that function, and finds it again by
+ * the number:
  *
  *	    ps->ExecProcNodeReal = ours[n]  --->  taken_node(ps, n)
  *	                                              |
@@ -72,9 +73,9 @@ node_install(TakenNodeMtd taken_node)
  * node_take
  *		Take a node: replace its function, number n, by ours[n].
  *
- * If the node has a function of ours already, leave the node as it is:
- * alternatives of a hashed subplan are found twice.  Also leave it as it is if
- * other functions have all MAX_FUNCTIONS numbers.
+ * If the node has a function of ours already, leave the node as it is: the
+ * alternatives of a hashed subplan are found twice.  Also leave the node as it
+ * is if other functions have all MAX_FUNCTIONS numbers.
  */
 void
 node_take(PlanState *ps)

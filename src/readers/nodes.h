@@ -18,7 +18,9 @@
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 
-/* Number of functions that have a number; 0 if no node was ever taken. */
+/*
+ * Number of functions that have a number so far; 0 if no node was ever taken.
+ */
 extern int	node_nfunctions;
 
 extern void node_install(TakenNodeMtd taken_node);

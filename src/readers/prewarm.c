@@ -49,7 +49,7 @@ typedef struct PrewarmJob
 	PrewarmMode mode;
 	PrewarmOptions options;
 	int64		first_block;
-	int64		last_block;		/* first_block - 1 if there is nothing to read */
+	int64		last_block;		/* first_block - 1 if nothing is to be read */
 } PrewarmJob;
 
 static PrewarmMode
@@ -79,8 +79,8 @@ check_ring(int64 kb)
 /*
  * prewarm_ring_of_text, prewarm_ring_of_kb
  *		The size in kB of the ring that the argument with this number asks for.
- *		The argument is text with the syntax of pg_ringctl.scan_ring, or a number
- *		of kB.  Raises an error (22023) if it is not valid.
+ *		The argument is text with the syntax of pg_ringctl.scan_ring, or a
+ *		number of kB.  Raises an error (22023) if the argument is not valid.
  */
 int
 prewarm_ring_of_text(FunctionCallInfo fcinfo, int argno)
@@ -137,9 +137,10 @@ prewarm_check_enabled(int ring_kb)
  *		parts.
  *
  * If there is a ring, it does not matter whether the blocks fit into shared
- * buffers.  There is one if ring_kb is above 0; if it is -1, that is decided
- * for each part later.  A temporary relation is not in shared buffers, so it
- * always fits, and parallel workers can't read it.
+ * buffers.  There is a ring if ring_kb is above 0.  If ring_kb is -1, it is
+ * decided later for each part whether there is one.  A temporary relation is
+ * not in shared buffers, so it always fits, and parallel workers can't read
+ * it.
  */
 void
 prewarm_adapt_options(PrewarmOptions *options, Relation rel)
@@ -226,7 +227,8 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 
 /*
  * Check the arguments, open the relation, check its kind, and check the range,
- * in this order: what the user has to correct first raises the first error.
+ * in this order, so that the first error is for what the user has to correct
+ * first.
  */
 static void
 get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
@@ -288,7 +290,7 @@ read_blocks(const PrewarmJob *job)
 /*
  * prewarm_blocks_to_fit
  *		How many of nblocks blocks of the relation have to fit into shared
- *		buffers?  None, if they are read through a ring.
+ *		buffers?  If they are read through a ring, none.
  */
 int64
 prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
@@ -302,7 +304,7 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
 /*
  * prewarm_read
  *		Read nblocks blocks of the relation into shared buffers; if there is no
- *		ring, only those that fit_take() grants.
+ *		ring, only as many of them as fit_take() grants.
  */
 void
 prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation rel,
@@ -392,7 +394,7 @@ make_result(TupleDesc tupdesc, PrewarmMode mode, const LoadResult *result,
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
 }
 
-/* What both functions do: ring_of_argument() gets the size of the ring. */
+/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
 static Datum
 prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {

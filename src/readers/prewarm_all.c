@@ -4,7 +4,7 @@
  *	  Read a table with all that belongs to it.
  *
  * First the parts of the table are listed (prewarm_parts.c).  Then one part
- * after the other is opened, read by the leader and its workers
+ * after another is opened, read by the leader and its workers
  * (prewarm_workers.c), and closed.  Each part is locked only while it is read.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
@@ -40,13 +40,15 @@ check_table(Relation rel)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("relation \"%s\" is not a table", RelationGetRelationName(rel)),
 				 errdetail_relkind_not_supported(relkind),
+				 RELKIND_HAS_STORAGE(relkind) ?
 				 errhint("Name a table, a partitioned table, or a materialized view; \"%s\" reads whatever else has storage.",
-						 "pg_ringctl_prewarm")));
+						 "pg_ringctl_prewarm") :
+				 errhint("Name a table, a partitioned table, or a materialized view.")));
 }
 
 /*
  * Check the relation, and list its parts.  Nothing stays locked.  As in a
- * query, the right to read the table includes all its parts.
+ * query, the privilege to read the table is enough for all its parts.
  */
 static List *
 get_parts(Oid relid, const List *kinds, PrewarmOptions *options)
@@ -68,7 +70,8 @@ get_parts(Oid relid, const List *kinds, PrewarmOptions *options)
 typedef struct PartsSize
 {
 	int64		blocks;			/* of all parts */
-	int64		have_to_fit;	/* of them, those that have to fit */
+	int64		have_to_fit;	/* of these, blocks that have to fit into
+								 * shared buffers */
 	int64		largest;		/* of the largest part */
 } PartsSize;
 
@@ -97,7 +100,7 @@ measure_parts(const List *parts, int ring_kb)
 
 /*
  * Put a row into the result.  If there was no room for any block of the part,
- * all columns are null but the first.
+ * all columns except for the first are null.
  */
 static void
 put_part(ReturnSetInfo *rsinfo, const Part *part, const LoadResult *result,
@@ -167,7 +170,7 @@ read_parts(const List *parts, const PrewarmOptions *options, ReturnSetInfo *rsin
 	fit_report_left_out(&fit);
 }
 
-/* What both functions do: ring_of_argument() gets the size of the ring. */
+/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
 static Datum
 prewarm_all(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {

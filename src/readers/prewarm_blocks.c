@@ -3,7 +3,7 @@
  * prewarm_blocks.c
  *	  Read the blocks of a list, in a better order than the list's.
  *
- *	  list --> window (block_order.c) --> read stream, ring (load.c) --> buffers
+ *	  list -> window (block_order.c) -> read stream, ring (load.c) -> buffers
  *
  * The list names blocks that will be needed, for example those that an index
  * points to, or those that were in shared buffers before a restart.  The list
@@ -51,11 +51,12 @@ typedef struct BlocksJob
 	ArrayIterator iterator;		/* the rest of the list */
 	Reorder    *reorder;		/* the window of blocks that wait */
 	BlockNumber previous;		/* the block that was handed out last */
-	int64		seek_distance;	/* sum of the distances between such blocks */
-	int64		handed_out;		/* number of such blocks */
-	int64		most;			/* no more of them than this */
-	int64		again;			/* blocks listed again while they waited, that
-								 * are in the progress */
+	int64		seek_distance;	/* sum of the distances from each block handed
+								 * out to the next */
+	int64		handed_out;		/* number of blocks handed out */
+	int64		most;			/* number of blocks that may be handed out */
+	int64		again;			/* blocks listed again while they waited, as
+								 * far as they were reported as progress */
 } BlocksJob;
 
 static ReorderMode
@@ -107,8 +108,8 @@ next_listed(BlocksJob *job, int64 *block)
 }
 
 /*
- * Raise an error if a listed block does not exist.  While we hold our lock,
- * the relation can't be truncated after that.
+ * Raise an error if a listed block does not exist.  After that the relation
+ * can't be truncated, because we hold a lock on it.
  */
 static void
 check_list(BlocksJob *job)
@@ -123,8 +124,8 @@ check_list(BlocksJob *job)
 
 /*
  * Check the arguments, open the relation, check its kind, and check the
- * blocks, in this order: what the user has to correct first raises the first
- * error.
+ * blocks, in this order, so that the first error is for what the user has to
+ * correct first.
  */
 static void
 get_job(BlocksJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
@@ -162,8 +163,8 @@ next_listed_block(void *arg)
 }
 
 /*
- * Report the blocks that were listed again while they waited.  They are not
- * read again, so they are done, and do not count for "most".
+ * Report as done the blocks that were listed again while they waited: they are
+ * not read a second time.  They do not count against "most".
  */
 static void
 report_again(BlocksJob *job)
@@ -200,7 +201,7 @@ next_block_of_window(ReadStream *stream pg_attribute_unused(), void *arg,
 	return block;
 }
 
-/* If there was no room for all blocks, tell the user how many were left out. */
+/* If there was no room for all blocks, tell how many were left out. */
 static void
 report_left_out(BlocksJob *job)
 {
@@ -255,7 +256,7 @@ make_result(TupleDesc tupdesc, const LoadResult *result, int64 seek_distance,
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
 }
 
-/* What both functions do: ring_of_argument() gets the size of the ring. */
+/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
 static Datum
 prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {
@@ -300,9 +301,9 @@ prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
  *
  * Reads the listed blocks of the relation's main fork, reordered within a
  * window.  Returns the number of blocks, how many were found in shared buffers
- * and how many were read, what the ring did, the sum of the distances from one
- * block to the next, and the elapsed time in ms.  fit: what to do if the blocks
- * do not fit into shared buffers.
+ * and how many were read, what the ring did, the sum of the distances from
+ * each block to the next, and the elapsed time in ms.  fit: what to do if the
+ * blocks do not fit into shared buffers.
  */
 Datum
 pg_ringctl_prewarm_blocks(PG_FUNCTION_ARGS)

@@ -5,8 +5,8 @@
  *
  * If more blocks are read without a ring than shared_buffers has room for, the
  * last ones evict the first ones, and the pages of other sessions.  The user
- * says what to do then: warn before anything is read, read what fits, or
- * neither.
+ * says what to do in that case: warn before anything is read, read only what
+ * fits, or read all without a warning.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -55,7 +55,7 @@ fit_warn(int64 blocks)
 
 /*
  * fit_take
- *		This number of blocks is to be read: returns how many of them may be
+ *		This number of blocks is to be read.  Returns how many of them may be
  *		read.
  */
 int64
@@ -73,7 +73,7 @@ fit_take(FitBudget *fit, int64 blocks)
 /*
  * fit_count_readable
  *		"all" blocks are to be read, and "have_to_fit" of these have to fit
- *		into shared buffers: returns how many blocks will be read.
+ *		into shared buffers.  Returns how many blocks will be read.
  */
 int64
 fit_count_readable(const FitBudget *fit, int64 have_to_fit, int64 all)

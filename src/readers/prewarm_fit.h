@@ -23,7 +23,7 @@ typedef struct FitBudget
 {
 	FitAction	action;
 	int64		asked;			/* blocks to be read so far */
-	int64		granted;		/* blocks that may be read of these */
+	int64		granted;		/* of these, blocks that may be read */
 } FitBudget;
 
 extern FitAction fit_parse(const char *name);

@@ -49,8 +49,9 @@ parse_part(const char *name)
 
 /*
  * parts_parse
- *		The kinds of parts with these names, in the order of the names: a list
- *		of PartKind.  Raises an error if there is no kind with such a name.
+ *		The kinds of parts with these names, as a list of PartKind in the order
+ *		of the names.  Raises an error if there is no kind with one of these
+ *		names.
  */
 List *
 parts_parse(ArrayType *names)
@@ -131,8 +132,8 @@ add_table(List *parts, Relation table, PartKind kind)
 
 /*
  * parts_list
- *		The parts of these kinds of an open table: a list of Part, in the order
- *		in which they are to be read.
+ *		The parts of an open table that are of these kinds, as a list of Part
+ *		in the order in which they are to be read.
  *
  * The parts of the first kind, of all partitions, come first, then those of
  * the second kind, and so on.

@@ -15,10 +15,11 @@
  *	workers  start ----> open --> take chunks --> close ---> open --> ... exit
  *
  * So the workers start only once, and each keeps the buffers of its ring from
- * one relation to the next (see ring_lend()): a thousand partitions leave no
- * more pages behind than one does.  If a range is no larger than MIN_CHUNK,
- * the leader reads it alone.  All other ranges are read by all workers that
- * have started.  If there are no other ranges, no worker is started.
+ * one relation to the next (see lend.c).  A prewarm of a thousand partitions
+ * leaves no more pages behind than one of a single partition.  If a range is
+ * no larger than MIN_CHUNK, the leader reads it alone.  All other ranges are
+ * read by the leader and all workers that have started.  If there are no other
+ * ranges, no worker is started.
  *
  * The workers are the server's parallel workers.  They are in the leader's
  * lock group, so that a worker gets the lock that its leader holds even while
@@ -27,9 +28,9 @@
  * leader's transaction fails, for whatever reason, the workers end before it
  * does.
  *
- * Chunks come from one counter.  They are long, so that each process reads
- * sequentially, and get shorter towards the end, so that all processes end
- * together.
+ * Chunks come from one counter.  Chunks are long, so that each process reads
+ * sequentially, and get shorter towards the end of the range, so that all
+ * processes end together.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -94,18 +95,18 @@ typedef struct ParallelPrewarmShared
 	int			nranges;		/* ranges given out so far */
 	bool		ended;			/* all ranges have been given out */
 	int			working;		/* workers that are not done with the range */
-	LoadResult	result;			/* sum of the workers that are done with it */
+	LoadResult	result;			/* sum of the workers that are done */
 } ParallelPrewarmShared;
 
 /*
- * Changes with the layout.  If the library's file is replaced while a session
- * uses it, the workers of that session load the new file.
+ * A number that changes with the layout.  If the library's file is replaced
+ * while a session uses it, the workers of that session load the new file.
  */
 #define PARALLEL_PREWARM_MAGIC		((uint32) (0x52430000 + sizeof(ParallelPrewarmShared)))
 
 struct ParallelPrewarm
 {
-	int			nworkers;		/* workers to be started when there is work */
+	int			nworkers;		/* workers yet to be started */
 	ParallelContext *pcxt;		/* NULL: the leader is alone */
 	ParallelPrewarmShared *shared;
 };
@@ -254,7 +255,7 @@ call_workers(ParallelPrewarm *parallel)
 	int			nworkers = parallel->nworkers;
 
 	parallel->nworkers = 0;
-	/* A worker can't have workers: it is in its leader's lock group. */
+	/* A worker can't have workers: it belongs to its leader's lock group. */
 	if (IsParallelWorker())
 	{
 		ereport(NOTICE,

@@ -3,11 +3,12 @@
  * reader.c
  *	  The life of a reader of a relation.
  *
- * A reader is a scan or a prewarm from its first block to its last:
+ * A reader reads one relation.  It is a scan, a prewarm, or the fetches of
+ * TOAST values for a query.  Its life:
  *
  *	  make --> begin --> start_pass --> ... --> end
  *	   |         |            ^  |
- *	   |         |            +--+ a rescan
+ *	   |         |            +--+ rescan
  *	   |         |
  *	   +---------+----> fails: the resource owner ends it
  *
@@ -15,8 +16,8 @@
  * sessions can see (live_rings.c).  When the reader ends, these counts go into
  * the statistics (stats.c).
  *
- * If a query fails, its resource owner ends its readers.  No memory may be
- * allocated then.
+ * If a query fails, its resource owner ends its readers.  At that time, memory
+ * must not be allocated.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -35,15 +36,18 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* When a reader begins, this many readers are asked to lend their rings. */
+/*
+ * When a reader begins, at most this number of readers are asked to lend their
+ * rings.
+ */
 #define MAX_LOOKED_AT			4
 
 static void reader_failed(Datum res);
 
-/* Readers that have asked for all blocks and still have a ring; newest first */
+/* Readers that have asked for all blocks and have a ring; newest first */
 static dlist_head may_lend_list = DLIST_STATIC_INIT(may_lend_list);
 
-/* A reader is released after the pins of its buffers, before its relation. */
+/* A reader is released after its buffer pins, and before its relation. */
 static const ResourceOwnerDesc reader_resource = {
 	.name = "pg_ringctl reader",
 	.release_phase = RESOURCE_RELEASE_BEFORE_LOCKS,
@@ -93,7 +97,7 @@ reader_kind_name(int32 kind)
 	return kind >= 0 && kind < (int) lengthof(names) ? names[kind] : "unknown";
 }
 
-/* Count what the reader did.  A read without a ring is not counted. */
+/* Add what the reader did to the statistics, unless it had no ring. */
 static void
 count_reader(const Reader *reader)
 {
@@ -112,7 +116,7 @@ count_reader(const Reader *reader)
 	stats_add(reader->kind, reader->relid, &counters);
 }
 
-/* Count what the reader did, and free its ring and itself. */
+/* Count what the reader did, and free its ring and the reader itself. */
 static void
 finish_reader(Reader *reader, bool failed)
 {
@@ -152,9 +156,9 @@ set_info(Reader *reader, const RingOptions *options)
  *		context that lives as long as the session.
  *
  * reader_end() frees the reader.  If the query fails, its resource owner frees
- * the reader.  Before that it calls failed(), if the creator has set this
- * function, which must remove the reader from the creator's lists.  failed()
- * may not throw.
+ * the reader.  Before that the resource owner calls failed(), if the creator
+ * of the reader has set it.  failed() must remove the reader from the
+ * creator's lists, and must not throw.
  */
 void *
 reader_make(MemoryContext context, Size size)
@@ -182,7 +186,7 @@ reader_begin(Reader *reader, ReaderKind kind, Oid relid,
 
 	reader_lend_finished();
 	shared_try(attach_shared, NULL);
-	/* A read without a ring is not counted: see count_reader(). */
+	/* A reader without a ring is not counted: see count_reader(). */
 	if (options->nbuffers > 0)
 		stats_prepare(kind, relid);
 	reader->ringid = live_new_ringid();
@@ -208,7 +212,7 @@ reader_start_pass(Reader *reader, int64 blocks_total)
 
 /*
  * reader_show, reader_hide
- *		From now on other sessions see the reader's ring, or don't.
+ *		From now on other sessions see the reader, or do not.
  */
 void
 reader_show(Reader *reader)
@@ -230,8 +234,8 @@ reader_hide(Reader *reader)
 
 /*
  * reader_end
- *		The reader's stream has ended: count what the reader did, and free it
- *		and its ring.  A reader that never began is only freed.
+ *		The reader's stream has ended: count what the reader did, and free the
+ *		reader and its ring.  A reader that never began is only freed.
  */
 void
 reader_end(Reader *reader)
@@ -262,7 +266,7 @@ reader_failed(Datum res)
 
 /*
  * reader_may_lend
- *		Say whether the reader's ring may be lent soon, because its stream has
+ *		Note whether the reader may lend its ring soon, because its stream has
  *		asked for all blocks.
  *
  * When the session's next reader begins, lend() of this reader is called.  If
@@ -284,8 +288,8 @@ reader_may_lend(Reader *reader, bool may_lend)
  *		A reader is about to begin: let readers that have got all their blocks
  *		lend their rings.
  *
- * Only the MAX_LOOKED_AT newest readers are asked.  If a query scans one
- * partition after the other, the newest is the reader of the last partition.
+ * Only the newest MAX_LOOKED_AT readers are asked.  If a query scans one
+ * partition after another, the newest reader is that of the last partition.
  */
 void
 reader_lend_finished(void)
@@ -306,9 +310,9 @@ reader_lend_finished(void)
 
 /*
  * reader_start_clock, reader_stop_clock
- *		Start or stop a reader's clock.  It is stopped while the query is
- *		between two fetches, and after the end of a pass, when a rescan may
- *		follow.
+ *		Start or stop a reader's clock.  The clock is stopped while the query
+ *		is between two fetches from its cursor, and from the end of a pass to
+ *		the next rescan.
  */
 void
 reader_start_clock(Reader *reader)

@@ -18,8 +18,8 @@
 #include "utils/resowner.h"
 
 /*
- * One reader of a relation.  If a kind of reader needs more members, this is
- * the first member of its struct.
+ * One reader of a relation.  If a kind of reader needs more members, its
+ * struct has this one as its first member.
  */
 typedef struct Reader
 {
@@ -27,11 +27,11 @@ typedef struct Reader
 	ReaderKind	kind;
 	Oid			relid;
 	Ring	   *ring;
-	LiveInfo	info;			/* what other sessions see of it */
+	LiveInfo	info;			/* what other sessions see of the reader */
 	uint64		ringid;
 	ResourceOwner owner;		/* ends the reader if the query fails */
 	void		(*failed) (struct Reader *reader);	/* the query failed */
-	void		(*finished) (struct Reader *reader);	/* the counts are final */
+	void		(*finished) (struct Reader *reader);	/* counts are final */
 	bool		(*lend) (struct Reader *reader);	/* see reader_may_lend() */
 	dlist_node	lend_node;		/* in the session's list */
 	bool		may_lend;		/* is it in that list? */
@@ -39,7 +39,7 @@ typedef struct Reader
 	int64		workers;
 	bool		running;		/* is its clock running? */
 	instr_time	started;		/* when the clock was started, if it runs */
-	instr_time	elapsed;		/* time that it has run before */
+	instr_time	elapsed;		/* time that the clock has run before that */
 } Reader;
 
 extern void reader_attach_shared(void);

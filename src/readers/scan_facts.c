@@ -15,9 +15,9 @@
  *	       PublishedFacts { query, facts, next } -> PublishedFacts -> ...
  *
  * A leader may run several parallel queries at a time.  "query" says to which
- * of them an entry belongs: it is the handle of the parallel context's
- * segment, the only thing that a worker and its leader both know of the query.
- * The leader waits for all workers of the query, and then removes the query's
+ * query an entry belongs.  It is the handle of the parallel context's segment,
+ * the only thing that a worker and its leader both know of the query.  The
+ * leader waits for all workers of the query, and then removes the query's
  * entries from the list.  If a query fails, its entries are removed when a
  * later parallel query begins.  If a worker is started again, because its
  * Gather is rescanned, it adds to its old entry.
@@ -26,7 +26,7 @@
  * only if its leader's pid is there, because otherwise its entry would never
  * be removed.  If the leader fails to remove entries, it clears the pid.
  *
- * A statement is what the client sends at a time, so the scans of functions
+ * A statement is what the client sends at one time.  So the scans of functions
  * are remembered together with those of the query that called the functions.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
@@ -47,7 +47,7 @@
 /* Most entries of a list: 250 kB. */
 #define MAX_PUBLISHED			1000
 
-/* Most entries that are searched for the one of a worker and node. */
+/* Most entries that are looked at to find the one of a worker and node. */
 #define MAX_PUBLISHED_SEARCHED	256
 
 /* What a worker has published about one node of a plan: an entry of a list. */
@@ -149,7 +149,8 @@ typedef struct PublishArgs
 
 /*
  * Add to the entry of this worker and node, or make the entry.  No other
- * process makes it, so the lock can be released between search and insertion.
+ * process makes this entry, so the lock can be released between search and
+ * insertion.
  */
 static void
 publish(void *arg)
@@ -200,13 +201,13 @@ facts_publish(dsm_handle query, const ScanFacts *facts)
 
 /*
  * facts_add
- *		Add what was done for a scan to the sum of what was done for it
+ *		Add what was done for a scan to the sum of what was done for the scan
  *		earlier, or by other processes.
  */
 void
 facts_add(ScanFacts *sum, const ScanFacts *facts)
 {
-	/* Each process has a ring of its own.  Show the size of the largest one. */
+	/* Each process has its own ring.  Show the size of the largest one. */
 	if (facts->nbuffers >= sum->nbuffers)
 	{
 		sum->nbuffers = facts->nbuffers;
@@ -317,7 +318,7 @@ discard_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 /*
  * facts_remember
  *		Remember these facts of the session's current statement, and forget
- *		those of the statement before.
+ *		those of the previous statement.
  */
 void
 facts_remember(const ScanFacts *facts)
@@ -338,7 +339,7 @@ facts_remember(const ScanFacts *facts)
 	}
 	if (list_length(remembered) >= MAX_REMEMBERED_SCANS)
 	{
-		/* a procedure that runs for hours is one statement, too */
+		/* a procedure that runs for hours is only one statement */
 		copy = linitial(remembered);
 		remembered = list_delete_first(remembered);
 		pfree(copy);

@@ -14,7 +14,9 @@
 #include "ring/ring.h"
 #include "storage/dsm_impl.h"
 
-/* This number of scans is remembered; if there are more, the last ones are. */
+/*
+ * Most scans that are remembered; if there are more, these are the last ones.
+ */
 #define MAX_REMEMBERED_SCANS	1000
 
 /* What one process did for one scan of a plan. */

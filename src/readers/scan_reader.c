@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * scan_reader.c
- *	  The readers of sequential scans, and their passes.
+ *	  The readers of scans, and their passes.
  *
- * A pass of an attached scan:
+ * These are scans of plan nodes (sequential, TID range, bitmap heap and index
+ * scans) and of utility commands.  A pass of an attached scan:
  *
  *	  IDLE ---> READING ---> ASKED_ALL ---> drained: its ring can be lent
  *	    ^          ^ |            |
@@ -11,18 +12,21 @@
  *	    +-------------------------+
  *
  * The stream asks for the last block before the scan has got all blocks.  Only
- * the scan descriptor shows when the scan has got them: it has no buffer and
- * is not inited.  Such a scan is drained.  It keeps its ring until the
- * session's next reader begins, and then lends the ring.  If the scan is
- * rescanned, its ring gets buffers again.
+ * the scan descriptor shows when the scan has got them: it has no buffer and,
+ * except in a bitmap heap scan, is not inited.  Such a scan is drained.  It
+ * keeps its ring until the session's next reader begins, and then lends the
+ * ring.  If the scan is rescanned, its ring gets buffers again.
+ *
+ * An index scan has no such descriptor.  Its reader has a single pass, which
+ * lasts until the query ends; index_fetch.c has its streams.
  *
  * Readers are kept by query, because a session may have many cursors:
  *
  *	  queries (a hash) ---> QueryScans ---> readers: all
  *	                                  \---> running: readers in a pass
  *
- * If the query fails, the readers' resource owner ends them.  Nothing of the
- * executor's may be used then.
+ * If the query fails, the readers' resource owner ends them.  At that time,
+ * what belongs to the executor must not be used.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -90,7 +94,7 @@ scan_init_readers(void)
 
 /* --- The readers of a query --- */
 
-/* The query's readers; NULL if it has none. */
+/* The readers of a query or utility command; NULL if it has none. */
 static QueryScans *
 find_query(const void *owner)
 {
@@ -102,7 +106,7 @@ find_query(const void *owner)
 	return entry ? entry->scans : NULL;
 }
 
-/* The query's readers; if it has none, make room for them. */
+/* The same; if there are none yet, make room for them. */
 static QueryScans *
 make_query(const void *owner)
 {
@@ -153,9 +157,9 @@ set_reader_running(ScanReader *reader, bool now_running)
 }
 
 /*
- * Once the stream has asked for all blocks, the ring may be lent.  But a utility
- * command frees its scan when it likes, so the scan can't be asked whether it has
- * got them.
+ * When the stream has asked for all blocks, the ring may be lent soon.  But
+ * not that of a utility command: we do not know when the command frees its
+ * scan, so we can't look at the scan to see whether it has got all blocks.
  */
 static void
 set_pass(ScanReader *reader, PassState pass)
@@ -164,7 +168,7 @@ set_pass(ScanReader *reader, PassState pass)
 	reader_may_lend(&reader->reader, pass == PASS_ASKED_ALL && reader->node != NULL);
 }
 
-/* Take a reader out of all lists.  If it was the last one, forget the query. */
+/* Take a reader out of all lists.  If it is the last one, forget the query. */
 static void
 unlink_reader(ScanReader *reader)
 {
@@ -225,7 +229,7 @@ scan_find_reader(const PlanState *ps)
 /* --- A pass --- */
 
 /*
- * Has the scan got all blocks of its pass?  A bitmap scan does not reset
+ * Has the scan got all blocks of its pass?  A bitmap heap scan does not reset
  * rs_inited at its end.
  */
 static bool
@@ -234,7 +238,7 @@ is_drained(const ScanReader *reader)
 	const HeapScanDesc scan = reader->scan;
 
 	if (scan == NULL)
-		return false;			/* index_fetch.c knows */
+		return false;			/* an index scan: not known here */
 	return reader->pass == PASS_ASKED_ALL && !BufferIsValid(scan->rs_cbuf) &&
 		(!scan->rs_inited || (scan->rs_base.rs_flags & SO_TYPE_BITMAPSCAN) != 0);
 }
@@ -283,8 +287,8 @@ lend_if_drained(Reader *asked_all)
 }
 
 /*
- * Does this process count the scan?  The leader counts a parallel scan, or
- * worker 0, if the leader takes no part.  If that process never calls the
+ * Does this process count the scan?  A parallel scan is counted by the leader,
+ * or by worker 0 if the leader takes no part.  If that process never calls the
  * scan, scan_remember_workers() counts it.
  */
 static bool
@@ -333,8 +337,8 @@ scan_begin_pass(ScanReader *reader)
 
 /*
  * scan_begin_index_pass
- *		The index scan begins to read ahead.  For the reader, its pass lasts until
- *		the query ends.
+ *		The index scan begins to read through its reader.  Its only pass lasts
+ *		until the query ends.
  */
 void
 scan_begin_index_pass(ScanReader *reader)
@@ -377,7 +381,7 @@ end_asking(ScanReader *reader)
 /*
  * scan_note_next_block
  *		Called by the streams' callbacks with the block that comes next.
- *		Returns that block.  start is the block that the scan began with.
+ *		Returns that block.  start: the block that the scan began with.
  */
 BlockNumber
 scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
@@ -419,7 +423,8 @@ get_facts(const ScanReader *reader, ScanFacts *facts)
 
 /*
  * scan_get_facts
- *		What the reader did so far.  To be called while its query does not run.
+ *		What the reader did so far.  Must be called while its query does not
+ *		run.
  */
 void
 scan_get_facts(ScanReader *reader, ScanFacts *facts)
@@ -463,7 +468,7 @@ query_keeps_pins(const EState *estate)
 		stmt->hasModifyingCTE;
 }
 
-/* The reader is of a plan node's scan. */
+/* The reader belongs to the scan of a plan node. */
 static void
 set_node(ScanReader *reader, PlanState *ps)
 {
@@ -501,8 +506,8 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 
 /*
  * scan_begin_reader
- *		Begin the reader of a plan node's scan, which has a descriptor unless it
- *		is an index scan, through a ring of these options.
+ *		Begin the reader of a plan node's scan, with a ring of these options.
+ *		Unless it is an index scan, the scan must have its descriptor already.
  *
  * If memory runs out, the reader's resource owner ends the reader.
  */
@@ -520,8 +525,8 @@ scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
 
 /*
  * scan_begin_reader_of_command
- *		The same for a scan of a utility command.  command is its identity, for
- *		scan_end_command().
+ *		The same for a scan of a utility command.  command identifies the
+ *		command in scan_end_command().
  */
 ScanReader *
 scan_begin_reader_of_command(ReaderKind kind, const void *command,
@@ -556,7 +561,7 @@ resume_reader(ScanReader *reader)
 
 /*
  * scan_set_running
- *		The query goes on, or pauses, and so do its readers.
+ *		The query goes on, or pauses, and its readers with it.
  */
 void
 scan_set_running(const EState *estate, bool now_running)
@@ -579,9 +584,9 @@ scan_set_running(const EState *estate, bool now_running)
 
 /*
  * scan_leave_query
- *		The query's streams are about to end, and its scans to be freed: from
- *		now on its readers must not use them.  Returns the readers, for
- *		scan_end_query(); NULL if there are none.
+ *		The query's streams are about to end, and its scans are about to be
+ *		freed.  From now on its readers must not use them.  Returns the
+ *		readers, for scan_end_query(); NULL if there are none.
  */
 QueryScans *
 scan_leave_query(const EState *estate)
@@ -629,11 +634,11 @@ scan_end_query(QueryScans *query)
 
 /*
  * scan_end_command
- *		The scans of a utility command, if it had any, have ended: end their
- *		readers.
+ *		If the utility command had scans, they have ended: end their readers.
  *
- * The scans are freed already, so they are not looked at.  They have got
- * all the blocks that they have asked for, or else the command had failed.
+ * The scans are already freed, so they must not be looked at.  Each scan has
+ * got all blocks that it has asked for: if it had not, the command would have
+ * failed.
  */
 void
 scan_end_command(const void *command)

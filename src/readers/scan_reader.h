@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_reader.h
- *	  The readers of sequential scans: for seqscan*.c only.
+ *	  The readers of scans, and their passes: see scan_reader.c.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -17,7 +17,7 @@
 #include "sharing/sharing.h"
 #include "shmem/kill_switch.h"
 
-/* The readers of one running query. */
+/* The readers of one running query, or of one utility command. */
 typedef struct QueryScans QueryScans;
 
 /* Where an attached scan is in its pass: see scan_reader.c. */
@@ -25,7 +25,7 @@ typedef enum PassState
 {
 	PASS_IDLE,					/* has not asked for a block yet */
 	PASS_READING,
-	PASS_ASKED_ALL,				/* its stream was told that there is no more */
+	PASS_ASKED_ALL,				/* its stream knows that no block is left */
 } PassState;
 
 /* One scan that we attached to. */
@@ -37,20 +37,20 @@ typedef struct ScanReader
 	bool		running;		/* is it in that list? */
 	PlanState  *node;			/* while the query runs; NULL: the scan is a
 								 * utility command's */
-	int			plan_node_id;	/* -1: it has none */
+	int			plan_node_id;	/* -1: the scan has no node */
 	bool		is_parallel;	/* processes share the node's blocks */
 	bool		for_leader;		/* in a worker: is the scan in the leader's
 								 * query, not in that of a function? */
-	HeapScanDesc scan;			/* NULL: an index scan */
+	HeapScanDesc scan;			/* NULL: this is an index scan */
 	EnabledMark enabled;
 	PassState	pass;
 	bool		begun;			/* has its first pass begun? */
 	int			first_blocks;	/* blocks of this pass that the server has
 								 * read */
-	BlockNumber expected;		/* blocks of a pass, if the scan does not
-								 * know; else 0 */
+	BlockNumber expected;		/* blocks that a pass is expected to read, if
+								 * the scan descriptor does not say; else 0 */
 	ScanDirection direction;	/* direction when it last asked for a block */
-	ShareScan  *share;			/* its part in sharing; or NULL */
+	ShareScan  *share;			/* the scan's part in sharing; or NULL */
 	int			blocks_to_step; /* blocks until scan_share() must be called */
 } ScanReader;
 
@@ -61,7 +61,7 @@ typedef struct ScanReader
  */
 extern const EState *scan_partial_query;
 
-/* Queries of this session that have readers. */
+/* Number of queries and utility commands of this session that have readers. */
 extern int	scan_nqueries;
 
 extern void scan_init_readers(void);

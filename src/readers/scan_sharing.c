@@ -29,15 +29,16 @@
 #define BLOCKS_PER_STEP			16
 
 /*
- * May the scan share its reads?  Only if the server would synchronize it with
- * other scans, and if its ring has room to keep pages for them.  It does not
- * share
+ * May the scan share its reads?  It may only if the server would synchronize
+ * the scan with other scans, and if the ring has room to keep pages for them.
+ * A scan does not share its reads
  *
- * A. in a rescan, which starts where the first pass started;
- * B. if its query is run for a limited number of rows, as a cursor's is, or if
- *	  it is a utility command's;
- * C. if the process holds a lightweight lock, because a wait could not be
- *	  cancelled then: an index locks a page while it calls a support function.
+ * A. in a rescan, because that starts where the first pass started;
+ * B. if its query is run for a limited number of rows, as that of a cursor is,
+ *	  or if it is a scan of a utility command;
+ * C. if the process holds a lightweight lock, because in that case a wait
+ *	  could not be cancelled.  (An index locks a page while it calls a support
+ *	  function, which may run a query.)
  */
 static bool
 may_share(const ScanReader *reader)
@@ -87,8 +88,8 @@ wait_for_others(ScanReader *reader, const ShareState *state)
 }
 
 /*
- * Join the other scans.  The scan gets the block "next" next, which is
- * "offset" blocks from its start.
+ * Join the other scans.  The block that the scan gets next is "next", which is
+ * "offset" blocks from the scan's start.
  */
 static void
 join_others(ScanReader *reader, BlockNumber next, int64 offset)
@@ -110,8 +111,8 @@ join_others(ScanReader *reader, BlockNumber next, int64 offset)
  *		that they have not reached yet, and wait if this scan is too far in
  *		front.  The first call only joins the other scans.
  *
- * block is the block that the scan asks for, start the one that it began with.
- * To be called when blocks_to_step blocks have been asked for.
+ * block: the block that the scan asks for.  start: the block that it began
+ * with.  Must be called when blocks_to_step blocks have been asked for.
  */
 void
 scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)

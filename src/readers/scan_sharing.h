@@ -2,7 +2,7 @@
  *
  * scan_sharing.h
  *	  A sequential scan's part in sharing reads with other scans: for
- *	  seqscan*.c only.
+ *	  scan_reader.c only.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

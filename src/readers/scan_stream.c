@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * scan_stream.c
- *	  The read streams of sequential scans.
+ *	  The read streams of scans, which take the place of the server's.
  *
- * A stream of ours takes the place of the scan's stream:
+ * A sequential scan (also one of a utility command) or a TID range scan gets
+ * one of two streams of ours:
  *
  * A. one that reads through a ring of ours; or
  * B. one that reads without a ring, if the server gives the scan a ring but
  *	  the scan is to have none.
  *
- * Both ask for blocks in the same order as heapam.c.  heapam.c does not export
- * its functions for that, so this file has copies of them.
+ * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
+ * export its functions for that, this file has copies of them.  A bitmap heap
+ * scan brings its own stream (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
- * it and heap_endscan() ends it.  The reader owns the ring, and ends after the
- * stream.  scan->rs_strategy is left as it is: initscan() may free it during a
- * rescan.
+ * the stream, and heap_endscan() ends it.  The reader owns the ring, and ends
+ * after the stream.  scan->rs_strategy is left as it is: initscan() may free
+ * it during a rescan.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -69,8 +71,8 @@ advance_block(HeapScanDesc scan)
 			block = 0;
 
 		/*
-		 * Report before the check for the end: so the last report of a scan
-		 * is its start block.
+		 * Report before checking for the end, so that the last report of a
+		 * scan is its start block.
 		 */
 		if (scan->rs_base.rs_flags & SO_ALLOW_SYNC)
 			ss_report_location(scan->rs_base.rs_rd, block);
@@ -187,8 +189,8 @@ scan_set_stream(HeapScanDesc scan, ReadStream *stream)
  *		Let the scan read through its reader's ring, at most max_ahead blocks
  *		ahead.
  *
- * If the server has read the first blocks, its stream has begun to look ahead
- * with one block.  Ours need not begin so once more.
+ * If the server has read the first blocks, its stream has begun by looking
+ * ahead one block.  Our stream need not begin like that once more.
  */
 void
 scan_set_ring_stream(ScanReader *reader, int max_ahead)

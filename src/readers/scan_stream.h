@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_stream.h
- *	  The read streams of sequential scans: for seqscan*.c only.
+ *	  The read streams of scans, which take the place of the server's.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

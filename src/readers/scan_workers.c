@@ -4,9 +4,10 @@
  *	  What parallel workers did for the scans of a query.
  *
  * A worker publishes what it did under the handle of its parallel context
- * (scan_facts.c).  To collect this, the leader has to know the handles of
- * its query's parallel contexts.  So each Gather is taken until its first
- * call.  This call makes the context, and after it the handle is noted.
+ * (scan_facts.c).  To collect this, the leader has to know the handles of its
+ * query's parallel contexts.  So each Gather is taken until its first call.
+ * This call makes the parallel context.  After the call we note the context's
+ * handle.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -17,6 +18,7 @@
 #include "compat.h"
 #include "executor/execParallel.h"
 #include "nodes/nodeFuncs.h"
+#include "readers/executor.h"
 #include "readers/nodes.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_workers.h"
@@ -66,7 +68,10 @@ note_parallel_query(EState *estate)
 	return query;
 }
 
-/* Would a scan of a whole table at or below ps get a ring if it began now? */
+/*
+ * Would a scan of a whole table at or below ps get a ring if it began now, or
+ * may an index scan there read ahead?
+ */
 static bool
 has_ring_below(PlanState *ps, void *context)
 {
@@ -74,7 +79,8 @@ has_ring_below(PlanState *ps, void *context)
 	{
 		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 
-		if (policy_prospect(rel, RelationGetNumberOfBlocks(rel),
+		if (executor_reads_ahead(ps) ||
+			policy_prospect(rel, RelationGetNumberOfBlocks(rel),
 							policy_mode()) != RING_NONE)
 			return true;
 	}
@@ -85,9 +91,9 @@ has_ring_below(PlanState *ps, void *context)
  * scan_first_gather_call
  *		A Gather is asked for its first row.
  *
- * When it has returned the row, it has its parallel context: note the handle
- * under which its workers publish.  If there is no context or no segment,
- * there are no workers.
+ * When the Gather has returned the row, it has its parallel context: note the
+ * handle under which its workers publish.  If there is no context, or if the
+ * context has no segment, there are no workers.
  */
 TupleTableSlot *
 scan_first_gather_call(PlanState *ps, int n)
@@ -132,8 +138,8 @@ scan_parallel_contexts(const EState *estate)
 
 /*
  * Note the plan nodes of the parallel scans at or below ps that this process
- * has never called: either it takes no part in the scans, or the workers had
- * read everything before.
+ * has never called: either this process takes no part in the scans, or the
+ * workers had read everything before.
  */
 static bool
 note_uncalled(PlanState *ps, void *context)
@@ -163,9 +169,9 @@ scan_uncalled(QueryDesc *queryDesc)
  * scan_remember_workers
  *		All workers are done: remember what they did.
  *
- * If the leader has never called a scan, the scan may not be counted yet (see
- * counts_scan()): either the leader was to count it, or worker 0 was, and has
- * not called it either.  Such a scan is counted here.
+ * A scan that the leader has never called may have been counted by no process:
+ * see counts_scan().  That is so if the leader had to count it, or if worker 0
+ * had to and has not called the scan either.  Such a scan is counted here.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_workers.h
- *	  What parallel workers did for the scans of a query: for seqscan*.c only.
+ *	  What parallel workers did for the scans of a query.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -14,7 +14,7 @@
 #include "lib/ilist.h"
 #include "nodes/bitmapset.h"
 
-/* Gathers of this session's queries whose workers may publish what they did. */
+/* The Gathers of this session whose workers may publish what they did. */
 extern dlist_head scan_parallel_queries;
 
 /*

@@ -3,8 +3,8 @@
  * seqscan.c
  *	  Sequential scans: decide what becomes of each.
  *
- * A sequential scan that was taken (executor.c) calls us for its first rows, until
- * it is decided what becomes of the scan:
+ * A sequential scan that was taken (executor.c) calls us for its first rows,
+ * until we have decided what becomes of the scan:
  *
  *	            first call for a row
  *	                    |
@@ -14,15 +14,16 @@
  *	                    the first blocks         ^
  *	                    |          |             |
  *	                    v          +-------------+
- *	               left early        wants more
+ *	               given up          wants more
  *
- * A. Most scans are of small tables and get no ring.  All that they pay is this
- *	  decision, and, from some blocks on, a look at the TOAST table (toast.c).
- * B. A scan that would get a ring by default may be left after a few rows, by
- *	  a LIMIT or EXISTS.  So first the server reads FIRST_BLOCKS blocks without
- *	  us: we only set the limit that heap_setscanlimits() would set.  If the
- *	  scan wants more than these blocks, it is attached, and goes on from
- *	  there.
+ * A. Most scans are of small tables and get no ring.  All that they pay is
+ *	  this decision and, if the table has TOAST_MIN_BLOCKS blocks or more, a
+ *	  look at its TOAST table (toast.c).
+ * B. A scan that would get a ring by default may be given up after a few rows,
+ *	  by a LIMIT or EXISTS.  So first the server reads FIRST_BLOCKS blocks
+ *	  without us: we only set the limit that heap_setscanlimits() would set.
+ *	  If the scan wants more than these blocks, it is attached, and goes on
+ *	  from there.
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called
@@ -60,8 +61,8 @@
 
 /*
  * The server reads this number of blocks before a scan is attached.  Most
- * scans that are left early need no more blocks than these, and the server's
- * own ring has room for them.
+ * scans that are given up early need no more blocks than these, and the
+ * server's own ring has room for them.
  */
 #define FIRST_BLOCKS			32
 
@@ -74,7 +75,10 @@ has_limit(HeapScanDesc scan)
 	return scan->rs_numblocks != InvalidBlockNumber;
 }
 
-/* Is the scan at this limit?  To be called after the scan returned no row. */
+/*
+ * Is the scan at this limit?  Must be called after the scan has returned no
+ * row.
+ */
 static inline bool
 came_to_limit(HeapScanDesc scan)
 {
@@ -113,7 +117,7 @@ server_may_begin(const SeqScanState *node)
 
 /* --- What becomes of a scan --- */
 
-/* Attach a reader to the scan, with a ring with these options. */
+/* Attach a reader to the scan, with a ring of these options. */
 static void
 attach_ring(SeqScanState *node, RingOptions *options)
 {
@@ -178,7 +182,7 @@ decide_for(SeqScanState *node)
 	return true;
 }
 
-/* As decide_for(), for a node whose scan may not have a descriptor yet. */
+/* The same for a node whose scan may have no descriptor yet. */
 static bool
 decide(SeqScanState *node)
 {
@@ -227,7 +231,7 @@ left_first_block(HeapScanDesc scan, BlockNumber was_at)
 		(was_at == scan->rs_startblock || was_at == InvalidBlockNumber);
 }
 
-/* The scan has not been left with the first block: its values may need a ring. */
+/* The scan goes on after its first block: its TOAST values may need a ring. */
 static pg_noinline void
 begin_values(SeqScanState *node)
 {
@@ -241,8 +245,8 @@ begin_values(SeqScanState *node)
  * seqscan_first_calls
  *		A sequential scan that was taken is asked for a row.
  *
- * If another library has wrapped our function, it still calls our function when
- * the scan has a reader.  Then only pass the call on.
+ * If another library has wrapped our function, it still calls our function
+ * when the scan has a reader.  In that case we only pass the call on.
  */
 TupleTableSlot *
 seqscan_first_calls(PlanState *ps, int n)

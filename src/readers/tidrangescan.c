@@ -3,22 +3,24 @@
  * tidrangescan.c
  *	  TID range scans: decide what becomes of each.
  *
- * The server gives a TID range scan no ring, however many blocks its range has.
- * Tools that copy a table in ranges of ctid so replace the whole pool.  Here a
- * range of more blocks than the threshold gets a ring of ours.
+ * The server gives a TID range scan no ring, however many blocks its range
+ * has.  So tools that copy a table in ranges of ctid replace the whole pool.
+ * Here a scan gets a ring of ours if a scan of the whole table would get one,
+ * and if its range has more blocks than the threshold (by default, than a
+ * quarter of the pool).
  *
- * The scan has to be attached before its first block is read, because the first
- * call for a row may read all blocks, if its filter lets no row pass.  So at the
+ * The scan has to be attached before its first block is read: if its filter
+ * lets no row pass, the first call for a row reads all blocks.  So at the
  * first call:
  *
  *	1. we compute the bounds of the range as the node will;
- *	2. if the range has enough blocks, we begin the scan, of no block;
- *	3. a reader is attached to it, and the node is called.  It finds a scan,
- *	   sets the range and rescans, which resets our stream.
+ *	2. if the range has enough blocks, we begin the scan with an empty range;
+ *	3. we attach a reader to the scan, and call the node.  The node finds that
+ *	   its scan has begun, sets the range and rescans, which resets our stream.
  *
  * A parallel scan (from 19 on) has its descriptor already.  A rescan keeps the
- * ring, whatever its range is.  If the first range is small, the scan is left
- * alone for good.
+ * ring, even if its range is small.  If the range of the first pass is small,
+ * the scan is left alone for good.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -73,7 +75,7 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	Datum		tid;
 	bool		isnull;
 
-	/* such a subplan would be the node's a second time */
+	/* initializing such a subplan here would add it to the node once more */
 	if (contain_subplans((Node *) value))
 		return true;
 	tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
@@ -88,7 +90,7 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	return true;
 }
 
-/* The number of blocks, of nblocks, that the node is about to scan. */
+/* How many of the relation's nblocks blocks the node is about to scan. */
 static BlockNumber
 blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
 {
@@ -106,9 +108,9 @@ blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
 }
 
 /*
- * Is there a ring of ours for scans of nscanned of the relation's nblocks blocks?
- * A tool may copy a large table range by range, and each range would fit into the
- * pool.
+ * Is there a ring of ours for a scan of nscanned of the relation's nblocks
+ * blocks?  It is not enough to look at nscanned: a tool may copy a large table
+ * range by range, where each range would fit into the pool.
  */
 static bool
 gets_ring(Relation rel, BlockNumber nblocks, BlockNumber nscanned)
@@ -117,7 +119,10 @@ gets_ring(Relation rel, BlockNumber nblocks, BlockNumber nscanned)
 		policy_prospect(rel, nscanned, MODE_CONTROL) != RING_NONE;
 }
 
-/* Are its TOAST values to be looked at, although it may get no ring itself? */
+/*
+ * May a scan of nblocks blocks of the relation need a ring for TOAST values,
+ * even if it gets no ring itself?
+ */
 static bool
 may_have_values(Relation rel, BlockNumber nblocks)
 {
@@ -142,7 +147,8 @@ attach(TidRangeScanState *node, BlockNumber nblocks)
  * tidrangescan_first_call
  *		A TID range scan is called for its first row.
  *
- * The server gives it no ring, so in observe mode there is nothing to count.
+ * The server gives the scan no ring, so in observe mode there is nothing to
+ * count.
  */
 TupleTableSlot *
 tidrangescan_first_call(PlanState *ps, int n)

@@ -1,29 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * toast.c
- *	  TOAST values of a relation that is scanned go through a ring of their own.
+ *	  TOAST values of relations that are scanned go through rings of their own.
  *
- * The server reads TOAST tables through no ring.  A scan that fetches the values
- * of many rows so replaces the whole pool, even if the scan itself goes through
- * a tight ring, or is small:
+ * The server reads TOAST tables without a ring.  So a scan that fetches the
+ * values of many rows replaces the whole pool, even if the scan itself goes
+ * through a tight ring, or is small:
  *
  *	    scan of t --> row --> value in pg_toast_t --> index --> heap block
  *	                                                            ^
  *	                                        before_fetch() reads it through
  *	                                        the ring, and hands it to heap
  *
- * The executor does not tell when it needs a value.  But each fetch goes through
- * index_fetch_tuple() of the TOAST table's access method, where we have put a
- * function of ours (heap_am.c).  It reads the block itself, into a buffer of the
- * ring, and heap finds that the scan has the buffer already.
+ * The executor has no hook for the fetch of a value.  But each fetch goes
+ * through index_fetch_tuple() of the TOAST table's access method, where we put
+ * a function of ours (heap_am.c).  This function reads the block itself, into
+ * a buffer of the ring.  After that heap finds that the index scan already has
+ * the buffer.
  *
- * A reader of a TOAST table begins with the scan of the table that owns it, and
- * ends with the query, because values may be fetched long after their row was
- * read.  It has no ring until it has missed FIRST_MISSES blocks: a few values
- * are worth to be kept in shared buffers.
+ * A reader of a TOAST table begins with the scan of the table that owns the
+ * TOAST table.  It ends with the query, because values may be fetched long
+ * after their row was read.  It has no ring until it has missed FIRST_MISSES
+ * blocks: a few values are worth keeping in shared buffers.
  *
  * What is not done: values are not read ahead.  A look-up of a row by an index
- * has no reader, so its values are read as ever.
+ * has no reader, so the server reads its values without a ring.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -47,7 +48,10 @@
 /* Blocks that one query may miss before its TOAST values get a ring. */
 #define FIRST_MISSES	64
 
-/* Of so many looks at a TOAST table that was small, one is at its real size. */
+/*
+ * For a TOAST table that was small, the real size is looked up once in this
+ * number of looks.
+ */
 #define LOOKS_PER_SIZE	64
 
 typedef struct ToastReader
@@ -58,7 +62,7 @@ typedef struct ToastReader
 	RingOptions options;		/* of the ring that it may get */
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
-	int64		misses;			/* before it got the ring */
+	int64		misses;			/* blocks that were read, not found */
 } ToastReader;
 
 bool		toast_any = false;
@@ -72,7 +76,7 @@ static void
 begin_ring(ToastReader *toast, Relation rel)
 {
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &toast->options);
-	reader_stop_clock(&toast->reader);	/* its time is not that of a scan */
+	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
 	ring_begin_reads(toast->reader.ring, rel, MAIN_FORKNUM);
 	reader_start_pass(&toast->reader, toast->nblocks);
 }
@@ -156,9 +160,11 @@ blocks_that_count(Relation rel, Relation toastrel)
 }
 
 /*
- * Is the TOAST table too small to be worth a reader, by the size that this
- * process has seen last?  Most are, and so this must be cheap: the table is
- * locked only to look at its real size, each time at first, and now and then.
+ * Was the TOAST table too small to be worth a reader when this process saw its
+ * size last?  Most TOAST tables are, so this must be cheap: it takes no lock
+ * on the table.  Returns false, so that the caller locks the table and looks
+ * up its real size, if this process knows no size; and also once in
+ * LOOKS_PER_SIZE calls.
  */
 static bool
 was_small(Oid toastid)
@@ -175,17 +181,18 @@ was_small(Oid toastid)
 	if (toastrel->rd_smgr != NULL)
 		nblocks = toastrel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM];
 	RelationClose(toastrel);
-	return nblocks <= FIRST_MISSES; /* if it is not known, it is greater */
+	return nblocks <= FIRST_MISSES; /* false if the size is not known */
 }
 
 /*
  * toast_begin
- *		The relation is about to be scanned, by the query or utility command
- *		"owner": if its TOAST table is large enough, let the values that are
- *		fetched go through a ring.
+ *		The relation is about to be scanned by the query or utility command
+ *		"owner".  If its TOAST table is large enough, let the values that are
+ *		fetched from it go through a ring.
  *
- * The relation is locked, and so nobody can drop its TOAST table.  If the
- * session has a reader of that already, for another scan, this one serves both.
+ * The relation is locked, so no other session can drop its TOAST table.  If
+ * this session already has a reader of the TOAST table, for another scan, that
+ * reader serves both scans.
  */
 void
 toast_begin(const void *owner, Relation rel)
@@ -212,7 +219,8 @@ toast_begin(const void *owner, Relation rel)
 
 /*
  * toast_end
- *		The query or utility command has ended: end its readers of TOAST tables.
+ *		The query or utility command has ended: end its readers of TOAST
+ *		tables.
  */
 void
 toast_end(const void *owner)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * toast.h
- *	  TOAST values of a relation that is scanned go through a ring of their own.
+ *	  TOAST values of relations that are scanned go through rings of their own.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

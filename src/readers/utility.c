@@ -1,16 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * utility.c
- *	  Scans of utility commands: COPY TO, and building an index; and the loads
- *	  of others.
+ *	  Utility commands: scans of COPY TO and of index builds, and bulk loads.
  *
- * These commands scan a table without a plan node.  We know of the scan before
- * it begins, and catch it (heap_am.c):
+ * These commands scan a table without a plan node.  We get to know of the scan
+ * before it begins, and catch it (heap_am.c):
  *
  *	  ProcessUtility		COPY t TO			CREATE INDEX, REINDEX, ...
  *	    |						|						|
- *	    |					CheckPerms hook			hook of the planner, which is
- *	    |						|					asked for the number of workers
+ *	    |					CheckPerms hook			planner's hook (see B)
  *	    |						+-----------+-----------+
  *	    |									|
  *	    |							heap_am_catch_scan(t)
@@ -19,21 +17,25 @@
  *	    v
  *	  the command has ended: its readers end
  *
- * A. COPY checks the privileges on its table when the table is open and locked,
- *	  and the scan has not begun.  With row-level security COPY becomes a query.
- *	  From 19 on COPY takes a partitioned table: then the scans of its leaves
- *	  are caught.
- * B. Where an index is built, the server asks the planner for the number of
+ * A. COPY checks the privileges on its table when the table is open and
+ *	  locked, and before the scan begins.  With row-level security COPY becomes
+ *	  a query.  From 19 on COPY takes a partitioned table, too; then the scans
+ *	  of its leaves are caught.
+ * B. When an index is built, the server asks the planner for the number of
  *	  parallel workers, just before the access method scans the table.  It does
- *	  not ask if the access method knows no parallel build, or if
- *	  max_parallel_maintenance_workers is 0.  Then, for CREATE INDEX, the hook
- *	  that is called when the index's catalog entry has been made serves as well.
+ *	  not ask if the access method has no parallel build, or if
+ *	  max_parallel_maintenance_workers is 0.  In these cases CREATE INDEX is
+ *	  caught by the hook that is called when the index's catalog entry has been
+ *	  made.
  *
- * Parallel workers that build an index have no hook that we know of, so each of
- * them reads through the server's ring.
+ * There is no hook that parallel workers of an index build would call, so each
+ * of them reads through the server's ring.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.
+ *
+ * For COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW, the same hooks
+ * tell write_ring.c which table is about to be loaded.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -64,18 +66,18 @@
 #include "utils/relcache.h"
 #include "utils/rls.h"
 
-/* A command that runs, and may have scans to be caught. */
+/* A command that is running, and may have scans or loads to be caught. */
 typedef struct UtilityCommand
 {
 	struct UtilityCommand *outer;	/* the one that it runs in; or NULL */
-	ReaderKind	kind;			/* of its readers */
+	ReaderKind	kind;			/* kind of its readers */
 	const RangeVar *copied;		/* the table of COPY, until its privileges are
 								 * checked; or NULL */
 	bool		is_from;		/* is it COPY FROM? */
 	bool		creates_index;	/* is it CREATE INDEX? */
 	bool		fills_table;	/* does it write a query's rows to a new
 								 * table? */
-	Oid			made[RELATIONS_OF_TABLE];	/* the relations that it made
+	Oid			made[RELATIONS_OF_TABLE];	/* relations that it has made
 											 * last, the newest first */
 } UtilityCommand;
 
@@ -108,7 +110,7 @@ scan_begun(TableScanDesc sscan)
 
 	if (command == NULL || policy_mode() == MODE_OFF)
 		return;
-	end_scans(command);			/* one is after the other */
+	end_scans(command);			/* its scans run one after another */
 	if (policy_prospect(rel, scan->rs_nblocks, param_mode) == RING_NONE)
 	{
 		if (scan->rs_strategy != NULL)
@@ -142,14 +144,14 @@ may_need_ring(Relation rel)
 {
 	if (OidIsValid(rel->rd_rel->reltoastrelid))
 		return true;
-	RelationGetNumberOfBlocks(rel); /* policy_may_matter() looks at the last
-									 * known size */
+	RelationGetNumberOfBlocks(rel); /* policy_may_matter() looks at the size
+									 * that was last seen */
 	return policy_may_matter(rel);
 }
 
 /*
- * COPY is about to scan this table, which it has opened and locked: each of its
- * leaves if it is partitioned.
+ * COPY is about to scan this table, which it has opened and locked, or each of
+ * the table's leaves if it is partitioned.
  */
 static void
 catch_copy(Relation rel)
@@ -171,7 +173,7 @@ becomes_query(Relation rel)
 		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED;
 }
 
-/* The user may copy this table. */
+/* COPY has found that the user has the privileges to copy this table. */
 static void
 copy_begins(Oid relid, const RangeVar *copied, bool is_from)
 {
@@ -199,7 +201,7 @@ ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_vi
 
 	if (copied == NULL)
 		return allowed;
-	command->copied = NULL;		/* what comes later is not COPY's own check */
+	command->copied = NULL;		/* later checks are not COPY's own */
 	if (allowed && list_length(perminfos) == 1)
 		copy_begins(linitial_node(RTEPermissionInfo, perminfos)->relid, copied,
 					command->is_from);
@@ -233,8 +235,8 @@ unwatch_permissions(void)
 /* --- Building an index --- */
 
 /*
- * The planner builds its picture of a relation.  If there is no query, it was
- * asked how many workers the building of an index on this relation should have.
+ * The planner makes the RelOptInfo of a relation.  If it has no query to plan,
+ * it was asked how many workers should build an index on this relation.
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
@@ -247,13 +249,14 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 }
 
 /*
- * A relation is about to be dropped: a TOAST table that we hold is dropped before
- * its owner, and if that is in use, the server says so itself.
+ * If a relation is about to be dropped, it may be a TOAST table that we hold:
+ * let go of it, so that our reference does not prevent the drop.  If the table
+ * that owns it is in use, the server itself raises an error.
  *
- * A relation has been made: remember it, for the load of a new table.
+ * If a relation has been made, remember it, for the load of a new table.
  *
- * CREATE INDEX has made the index's catalog entry.  It scans the table next, but
- * if the index is made concurrently, nothing is scanned in this transaction.
+ * If CREATE INDEX has made the index's catalog entry, it scans the table next.
+ * (If the index is made concurrently, nothing is scanned in this transaction.)
  */
 static void
 ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
@@ -292,7 +295,10 @@ utility_before_run(QueryDesc *queryDesc)
 		write_ring_catch_at_startup(queryDesc, command->made);
 }
 
-/* May the command have scans to be caught?  Fills in what it is. */
+/*
+ * May the command have scans or loads to be caught?  If so, describe it in
+ * *cmd.
+ */
 static bool
 describe_command(const Node *statement, UtilityCommand *cmd)
 {

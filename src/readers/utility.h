@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * utility.h
- *	  Scans of utility commands: COPY TO, and building an index.
+ *	  Utility commands: scans of COPY TO and of index builds, and bulk loads.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

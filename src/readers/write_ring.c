@@ -3,20 +3,21 @@
  * write_ring.c
  *	  The ring that bulk loads write through: pg_ringctl.write_ring.
  *
- * COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW write through a ring
- * of the server's, of 16 MB.  When a load begins to insert, its strategy is
- * replaced by one of another size:
+ * COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW write through a
+ * ring of the server, which has 16 MB.  When a load begins to insert, we
+ * replace its strategy by one of another size:
  *
  *	  COPY t FROM			t is open: catch its insertion
  *	  CREATE TABLE AS,
  *	  REFRESH ...			the query's receiver starts, and has opened the new
  *							table: catch its insertion
  *
- * The strategy is the server's kind for bulk writes.  It reuses dirty buffers
- * itself, so there is nothing to tend, and what it does is not counted.
+ * Our strategy is of the server's type for bulk writes.  The server reuses the
+ * dirty buffers of such a strategy, so there is nothing to tend, and nothing
+ * is counted.
  *
- * COPY into a partitioned table opens the leaves when it has rows for them, where
- * we have no hook: they keep the server's ring.
+ * COPY into a partitioned table opens each leaf when it has rows for the leaf.
+ * There is no hook for us at that point, so the leaves keep the server's ring.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -35,11 +36,14 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-/* What the receiver that is about to start does by itself. */
+/*
+ * The startup function of the receiver that is about to start; the relations
+ * that its command makes.
+ */
 static void (*receiver_startup) (DestReceiver *self, int operation, TupleDesc typeinfo);
 static const Oid *receiver_made;
 
-/* A bulk insertion that was caught begins: give it a ring of the size that is set. */
+/* A bulk insertion that was caught begins: give it a ring of the set size. */
 static void
 insertion_begun(BulkInsertStateData *bistate)
 {
@@ -75,8 +79,8 @@ start_receiver(DestReceiver *self, int operation, TupleDesc typeinfo)
 	self->rStartup(self, operation, typeinfo);
 
 	/*
-	 * The table was made last, or before its TOAST table and the index of
-	 * that.
+	 * The table is the relation made last, or the one made before its TOAST
+	 * table and that table's index.
 	 */
 	for (int i = 0; i < RELATIONS_OF_TABLE; i++)
 	{
@@ -92,8 +96,9 @@ start_receiver(DestReceiver *self, int operation, TupleDesc typeinfo)
 
 /*
  * write_ring_catch_at_startup
- *		The query is about to run for a command that writes its rows to a new
- *		table.  made will have the relations that it made last.
+ *		The query is about to run for a command that writes the query's rows to
+ *		a new table.  made: where the relations that the command makes will be
+ *		noted, the newest first.
  */
 void
 write_ring_catch_at_startup(QueryDesc *queryDesc, const Oid *made)

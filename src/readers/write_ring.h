@@ -13,10 +13,10 @@
 #include "executor/execdesc.h"
 #include "params.h"
 
-/* A table, its TOAST table, and the index of that. */
+/* Relations of a table: itself, its TOAST table, and that table's index. */
 #define RELATIONS_OF_TABLE	3
 
-/* Is the ring of bulk loads another one than the server's? */
+/* Do bulk loads use a ring of ours, or none, instead of the server's? */
 static inline bool
 write_ring_is_set(void)
 {

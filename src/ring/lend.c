@@ -13,9 +13,9 @@
  * buffer to another page.  So a buffer is only taken back if it still holds
  * the page with which it was lent.
  *
- * The server reads the first blocks of a scan by itself (seqscan.c).  It also
- * gets lent buffers for that.  If the scan goes on, its ring takes over the
- * buffers that the server has read into.
+ * The server reads the first blocks of a sequential scan by itself
+ * (seqscan.c).  It gets lent buffers for that, too.  If the scan goes on, its
+ * ring takes over the buffers that the server has read into.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -69,8 +69,8 @@ lend_slot(const RingSlot *slot)
 
 /*
  * lend_take_back
- *		Take back the newest lent buffer that still holds what it held.
- *		Returns false if there is none.
+ *		Take back the buffer that was lent last, among those that still hold
+ *		what they held.  Returns false if there is none.
  */
 bool
 lend_take_back(RingSlot *slot)
@@ -90,7 +90,7 @@ lend_take_back(RingSlot *slot)
  *		are lent or reserved.
  *
  * This is done when a ring starts, because its buffers may be lent while a
- * transaction aborts, when no memory may be allocated.
+ * transaction aborts.  At that time, memory must not be allocated.
  */
 void
 lend_make_room(int nbuffers)
@@ -117,8 +117,8 @@ lend_make_room(int nbuffers)
 
 /*
  * lend_slots
- *		Lend the buffers of a ring that has finished, the oldest first; but not
- *		the newest "keep" ones, which stay in the pool.
+ *		Lend the buffers of a ring that has finished, the oldest first.  The
+ *		newest "keep" buffers are not lent: they stay in the pool.
  */
 void
 lend_slots(Ring *ring, int keep)
@@ -127,7 +127,7 @@ lend_slots(Ring *ring, int keep)
 
 	lent.reserved -= ring->options.capacity;
 	lent.last_size = nbuffers;
-	if (ring->options.window > 0)	/* the next scan may not share reads */
+	if (ring->options.window > 0)	/* the next scan might not share reads */
 		lent.last_size = Min(nbuffers, ring->options.base_capacity);
 
 	for (int n = 1; n <= nbuffers; n++)
@@ -143,12 +143,13 @@ lend_slots(Ring *ring, int keep)
 
 /*
  * lend_fill
- *		Set the size of a ring that has no buffers, and fill it with lent
- *		buffers, as far as they suffice.
+ *		Set the size of a ring that has no buffers, and fill the ring with lent
+ *		buffers.  If there are not enough, the other slots stay empty.
  *
  * The buffers that were lent last are taken first, so that a session which
  * once read through two rings at a time does not go on using the buffers of
- * both.  They go into the slots that the next reads take, the oldest first.
+ * both.  They go into the slots that the next reads take, the oldest buffer
+ * first.
  */
 void
 lend_fill(Ring *ring)
@@ -191,7 +192,8 @@ lend_fill(Ring *ring)
 
 /*
  * lend_cancel_reservation
- *		The ring, which lend_fill() has filled, will lend nothing.
+ *		The ring, which was filled by lend_fill(), will lend nothing: give back
+ *		the room that was made for its buffers.
  */
 void
 lend_cancel_reservation(const Ring *ring)
@@ -261,9 +263,9 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		ring, which has not been started yet: take over the counts and buffers.
  *		rel_nblocks: number of blocks after which the scan wraps around.
  *
- * Each read took a slot of the strategy, and counts as a fill.  If a slot's
- * buffer was lent and has held one of these blocks since then, the block was
- * not read.
+ * Each read took a slot of the strategy, and counts as a fill.  But if a
+ * slot's buffer is lent and still holds the page with which it was lent, that
+ * block was found there, and not read.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,

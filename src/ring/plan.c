@@ -3,17 +3,17 @@
  * plan.c
  *	  Decide which ring a scan of a relation gets, and say why.
  *
- * A relation's policy may set three of the parameters for scans of the
- * relation, unless use_policies is off.  The first of these rules that applies
- * decides:
+ * For scans of one relation, the relation's policy may replace the values of
+ * some parameters, unless use_policies is off.  The first of these rules that
+ * applies decides:
  *
  *	1. If the relation is not larger than the threshold, there is no ring.
  *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. If the user has given a size, the ring has that size; 0 means no ring.
  *	4. If the user has given no threshold, and the relation fits into the pool,
- *	   the ring is the server's.  That ring leaks, and so scans that come again
- *	   and again may find the whole relation in the pool; a tight ring would
- *	   take that from them.
+ *	   the ring is the server's.  That ring leaks.  So scans that are repeated
+ *	   may come to find the whole relation in the pool, which they would never
+ *	   do with a tight ring.
  *	5. Otherwise the ring sizes itself.  It begins with room for one read, and
  *	   may grow to
  *
@@ -62,7 +62,7 @@
 
 /*
  * policy_source_name
- *		In one word, where a ring's size came from.
+ *		Where a ring's size came from, in one word.
  */
 const char *
 policy_source_name(RingSource source)
@@ -89,8 +89,7 @@ policy_source_name(RingSource source)
 
 /*
  * policy_exclusion
- *		Why sequential scans of this relation are never touched; NULL if they
- *		may be.
+ *		Why scans of this relation are never touched; NULL if they may be.
  */
 const char *
 policy_exclusion(Relation rel)
@@ -106,8 +105,8 @@ policy_exclusion(Relation rel)
 
 /*
  * policy_untouched
- *		In words, why a sequential scan of this relation would not be touched
- *		now; NULL if it would be.
+ *		In words, why a scan of this relation would not be touched now; NULL if
+ *		it would be.
  */
 const char *
 policy_untouched(Relation rel)
@@ -166,8 +165,8 @@ max_ring_buffers(void)
 }
 
 /*
- * Limit the size of a ring by max_ring, and to half of the pool.  0 means no
- * ring, and stays 0.
+ * Limit the size of a ring to max_ring and to half of the pool.  0, which
+ * means no ring, stays 0.
  */
 static int
 cap_ring(int nbuffers)
@@ -177,9 +176,16 @@ cap_ring(int nbuffers)
 	return Max(1, Min(nbuffers, Min(max_ring_buffers(), NBuffers / 2)));
 }
 
+/* Is it the pool, rather than max_ring, that limits the size of rings? */
+static bool
+is_capped_by_pool(void)
+{
+	return max_ring_buffers() > NBuffers / 2;
+}
+
 /*
  * policy_capped_kb
- *		The size in kB of a ring for which this size, above 0, is set.
+ *		The size in kB that a ring gets if this size, which is above 0, is set.
  */
 int
 policy_capped_kb(int kb)
@@ -202,8 +208,8 @@ policy_cap_to_relation(RingOptions *options, int64 nblocks)
 }
 
 /*
- * The first size of a ring that sizes itself: what it needs while the reader
- * uses one page, and one read is in progress.
+ * The first size of a ring that sizes itself: the buffers that it needs while
+ * the reader uses one page and one read is in progress.
  */
 static int
 first_buffers(void)
@@ -215,10 +221,11 @@ first_buffers(void)
  * How many buffers should the stream of a ring that sizes itself look ahead?
  * 0 means that only the server limits this.
  *
- * If reads are not asynchronous, it is one read: more would only wear out the
- * CPU's cache.  Otherwise the server's limit is one read more than may be in
- * progress at once, if the backend may pin that many buffers.  If these reads
- * are many, the additional one is not worth its buffers.
+ * If reads are not asynchronous, the answer is one read: more would only
+ * displace other data from the CPU's cache.  If they are, the server allows
+ * one read more than may be in progress at once, provided that the backend may
+ * pin that many buffers.  If MANY_READS or more may be in progress, the
+ * additional read is not worth its buffers.
  */
 static int
 useful_lookahead(Relation rel, bool maintenance)
@@ -233,9 +240,10 @@ useful_lookahead(Relation rel, bool maintenance)
 }
 
 /*
- * What a ring that sizes itself may grow to: room for look-ahead and a read
- * more, and a batch of dirty pages, so that the ring stays closed if the scan
- * dirties every page.  At least the size of the server's ring.
+ * The size that a ring that sizes itself may grow to: room for look-ahead, for
+ * one more read, and for a batch of dirty pages, so that the ring stays closed
+ * if the scan dirties every page.  The result is at least the size of the
+ * server's ring.
  */
 static int
 most_buffers(Relation rel, bool maintenance)
@@ -248,8 +256,9 @@ most_buffers(Relation rel, bool maintenance)
 
 /*
  * policy_notice_cap
- *		Tell the user if a ring of this size in kB, with which nblocks blocks are
- *		to be read, will be smaller than asked for, and than needed.
+ *		The user has asked for a ring of this size, in kB, to read nblocks
+ *		blocks through.  If the ring will be smaller than that, and smaller
+ *		than nblocks, tell the user.
  */
 void
 policy_notice_cap(int kb, int64 nblocks)
@@ -262,7 +271,7 @@ policy_notice_cap(int kb, int64 nblocks)
 	ereport(NOTICE,
 			(errmsg("a ring of %d kB is used instead of %d kB",
 					nbuffers * KB_PER_BUFFER, kb),
-			 max_ring_buffers() > NBuffers / 2 ?
+			 is_capped_by_pool() ?
 			 errdetail("No ring takes more than half of \"%s\".", "shared_buffers") :
 			 param_max_ring < 0 ?
 			 errdetail("\"%s\" is -1, which stands for an eighth of \"%s\".",
@@ -308,8 +317,8 @@ fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
 }
 
 /*
- * Let the ring grow farther while scans share reads: by a window, unless
- * max_ring leaves too little room for a useful one.
+ * Let the ring grow farther while scans share reads: by a window.  But if
+ * max_ring leaves too little room for a useful window, do nothing.
  */
 static void
 add_window(RingOptions *options)
@@ -323,8 +332,9 @@ add_window(RingOptions *options)
 }
 
 /*
- * Let the ring grow farther while its scan waits for WAL again and again: by
- * more batches of dirty pages.  If there is a window, they use its room.
+ * Let the ring grow farther while its scan waits for WAL repeatedly: by more
+ * batches of dirty pages.  If there is a window, the batches use the window's
+ * room.
  */
 static void
 add_flush_room(RingOptions *options)
@@ -345,7 +355,10 @@ typedef struct Choice
 	RingSource	source;			/* SOURCE_NONE: no ring */
 } Choice;
 
-/* The relation is over the threshold, and nobody has given the ring's size. */
+/*
+ * The relation is over the threshold, and the user has not set the ring's
+ * size.
+ */
 static void
 choose_by_default(Choice *choice)
 {
@@ -417,8 +430,8 @@ set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *o
 
 /*
  * policy_prospect
- *		Will a sequential scan of the relation, which has nblocks blocks, get a
- *		ring in this mode, and has the user asked for the ring?  Cheaper than
+ *		Will a scan of nblocks blocks of the relation get a ring in this mode,
+ *		and has the user asked for the ring?  This is cheaper than
  *		policy_for_scan().
  */
 RingProspect
@@ -443,8 +456,8 @@ policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 
 /*
  * policy_for_scan
- *		Fill in the options of the ring that a sequential scan of the relation,
- *		which has nblocks blocks, gets in this mode.  If the scan gets no ring,
+ *		Fill in the options of the ring that a scan of nblocks blocks of the
+ *		relation gets in this mode.  If the scan gets no ring,
  *		options->nbuffers is 0.  If reasons is not NULL, also say why.
  */
 void
@@ -466,7 +479,10 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	}
 }
 
-/* So many blocks may a reader leave in the pool, before its ring is used. */
+/*
+ * Number of blocks that a reader may leave in the pool before its ring is
+ * closed.
+ */
 static int
 blocks_to_leave(const Choice *choice)
 {
@@ -478,8 +494,9 @@ blocks_to_leave(const Choice *choice)
  *		Fill in the options of the ring of a bitmap scan of the relation, which
  *		has nblocks blocks.
  *
- * The scan was expected to read more blocks than the threshold, but may read
- * fewer.  So it leaves the first ones in the pool, as it would without a ring.
+ * The scan is expected to read more blocks than the threshold, but may read
+ * fewer.  So it leaves its first blocks in the pool, as it would without a
+ * ring.
  */
 void
 policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
@@ -491,22 +508,68 @@ policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 	options->leave_first = blocks_to_leave(&choice);
 }
 
+/* Does the relation have a policy, as far as this session knows? */
+static bool
+may_have_policy(Relation rel)
+{
+	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
+		labels_may_have_policy(RelationGetRelid(rel));
+}
+
+/*
+ * policy_reads_ahead
+ *		Do index scans of the relation read ahead?
+ */
+bool
+policy_reads_ahead(Relation rel)
+{
+	const RelationPolicy *policy = may_have_policy(rel) ?
+		labels_policy(RelationGetRelid(rel)) : NULL;
+
+	return policy != NULL && policy->sets_index_read_ahead ?
+		policy->index_read_ahead : param_index_read_ahead;
+}
+
+/* The choice for an index scan: there is no ring unless its size is given. */
+static bool
+choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
+{
+	choose(rel, nblocks, MODE_CONTROL, choice);
+	return choice->source != SOURCE_NONE && choice->params.scan_ring > 0;
+}
+
+/*
+ * policy_index_scan_has_ring
+ *		Does an index scan of the relation, which is expected to return this
+ *		number of rows, get a ring?  It does not if it is expected to end
+ *		before the ring would be closed.
+ */
+bool
+policy_index_scan_has_ring(Relation rel, double rows)
+{
+	Choice		choice;
+
+	if (param_scan_ring <= 0 && !may_have_policy(rel))
+		return false;
+	return choose_for_index_scan(rel, RelationGetNumberOfBlocks(rel), &choice) &&
+		rows > blocks_to_leave(&choice);
+}
+
 /*
  * policy_for_index_scan
- *		The options of the ring of an index scan that reads ahead; options->nbuffers
- *		is 0 if there is none.
+ *		Fill in the options of the ring of an index scan of the relation, which
+ *		has nblocks blocks.  If the scan gets no ring, options->nbuffers is 0.
  *
- * An index scan may come back to a page many times, so it has a ring only if
- * somebody gave its size; and the ring is open until the scan has read more
- * blocks than the threshold.
+ * An index scan may come back to a page many times, so it gets a ring only if
+ * the user has set a size.  Its first blocks, as many as blocks_to_leave()
+ * says, stay in the pool.
  */
 void
 policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 {
 	Choice		choice;
 
-	choose(rel, nblocks, MODE_CONTROL, &choice);
-	if (choice.source == SOURCE_NONE || choice.params.scan_ring <= 0)
+	if (!choose_for_index_scan(rel, nblocks, &choice))
 	{
 		memset(options, 0, sizeof(RingOptions));
 		options->source = SOURCE_NONE;
@@ -519,12 +582,13 @@ policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 
 /*
  * policy_for_toast
- *		The options of the ring through which values of the relation's TOAST
- *		table, which has nblocks blocks, are read while the relation is scanned.
- *		options->nbuffers is 0 if there is none.
+ *		Fill in the options of the ring through which values of the relation's
+ *		TOAST table are read while the relation is scanned.  nblocks is the
+ *		size of the larger of the two tables.  If there is no ring,
+ *		options->nbuffers is 0.
  *
- * The rule is that of the relation's scans; but a ring that we choose is small,
- * because there is no look-ahead.
+ * The rules are those for scans of the relation.  But if we choose the size,
+ * the ring is small, because there is no look-ahead.
  */
 void
 policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
@@ -548,8 +612,9 @@ policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 /*
  * policy_for_load
  *		Fill in the options of the ring that a prewarm of the relation reads
- *		through.  ring_kb: size in kB; 0 means no ring, -1 the ring that a
- *		sequential scan of the relation would get, but never the server's.
+ *		through.  ring_kb: size in kB; 0 means no ring; -1 means the ring that
+ *		a sequential scan of the relation would get, or, instead of the
+ *		server's ring, one that sizes itself.
  */
 void
 policy_for_load(Relation rel, int ring_kb, RingOptions *options)
@@ -558,7 +623,7 @@ policy_for_load(Relation rel, int ring_kb, RingOptions *options)
 	if (ring_kb < 0 && RelationUsesLocalBuffers(rel))
 		ring_kb = 0;
 
-	/* On a standby an unlogged relation has its init fork only. */
+	/* On a standby an unlogged relation has only its init fork. */
 	if (ring_kb < 0)
 	{
 		Choice		choice;
@@ -576,8 +641,8 @@ policy_for_load(Relation rel, int ring_kb, RingOptions *options)
 
 /*
  * policy_lookahead
- *		How many buffers may a scan of the relation look ahead, through a ring
- *		with these options?
+ *		How many buffers may a scan of the relation look ahead if it reads
+ *		through a ring with these options?
  */
 int
 policy_lookahead(Relation rel, const RingOptions *options)
@@ -614,16 +679,15 @@ setter_in_words(Oid relid, const char *name)
 char *
 policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 {
-	const char *how = reasons->mode == MODE_OBSERVE ? "pg_ringctl.mode is observe: " : "";
 	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
 
 	switch (options->source)
 	{
 		case SOURCE_NONE:
-			return psprintf(ngettext("%s%u block is not more than the threshold of %d (%s)",
-									 "%s%u blocks are not more than the threshold of %d (%s)",
+			return psprintf(ngettext("%u block is not more than the threshold of %d (%s)",
+									 "%u blocks are not more than the threshold of %d (%s)",
 									 reasons->nblocks),
-							how, reasons->nblocks, reasons->threshold,
+							reasons->nblocks, reasons->threshold,
 							reasons->threshold_is_set ?
 							setter_in_words(reasons->threshold_from, "scan_threshold") :
 							"a quarter of shared_buffers");
@@ -631,20 +695,24 @@ policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 			if (reasons->mode == MODE_CONTROL)
 				return psprintf("%u blocks fit into shared_buffers: the server's own ring",
 								reasons->nblocks);
-			return psprintf("%sthe server's own ring", how);
+			return pstrdup("pg_ringctl.mode is observe: the server's own ring");
 		case SOURCE_POLICY:
 		case SOURCE_PARAMETER:
 			return psprintf(options->nbuffers == 0 ? "%s is 0" : "the size is that of %s",
 							ring);
 		case SOURCE_CHOSEN:
-			return psprintf("%s is -1: sizes itself, up to %d buffers", ring,
-							options->capacity);
+			return psprintf(ngettext("%s is -1: sizes itself, up to %d buffer",
+									 "%s is -1: sizes itself, up to %d buffers",
+									 options->capacity),
+							ring, options->capacity);
 		case SOURCE_MAX_RING:
-			return psprintf("%s%scapped by pg_ringctl.max_ring%s",
+			return psprintf("%s%scapped %s",
 							OidIsValid(reasons->ring_from) ? ring : "",
 							OidIsValid(reasons->ring_from) ? ", " : "",
+							is_capped_by_pool() ? "to half of shared_buffers" :
 							param_max_ring < 0 ?
-							": -1 is an eighth of shared_buffers" : "");
+							"by pg_ringctl.max_ring: -1 is an eighth of shared_buffers" :
+							"by pg_ringctl.max_ring");
 		case SOURCE_ARGUMENT:
 			break;				/* a prewarm's, not a scan's */
 	}

@@ -23,19 +23,19 @@
 #define MIN_SHARE_WINDOW	(1024 * 1024 / BLCKSZ)
 
 /*
- * A scan of fewer blocks is not asked whether its TOAST values may need a ring:
- * to look at the TOAST table would cost a small scan too much.
+ * For a scan of fewer blocks we do not check whether its TOAST values may need
+ * a ring: looking at the TOAST table would cost a small scan too much.
  */
 #define TOAST_MIN_BLOCKS	16
 
 /* Why a scan gets the ring that it gets. */
 typedef struct PolicyReasons
 {
-	ScanMode	mode;			/* what is done to sequential scans */
+	ScanMode	mode;			/* what is done to scans */
 	BlockNumber nblocks;		/* size of the relation */
 	int			threshold;		/* larger relations use a ring */
 	bool		threshold_is_set;	/* by a parameter or policy; otherwise it
-									 * is the server's */
+									 * is a quarter of the pool, or the pool */
 	Oid			ring_from;		/* relation whose policy set scan_ring; or
 								 * invalid */
 	Oid			threshold_from; /* relation whose policy set scan_threshold;
@@ -44,7 +44,7 @@ typedef struct PolicyReasons
 
 /*
  * policy_mode
- *		What pg_ringctl does to sequential scans now.
+ *		What pg_ringctl does to scans now.
  */
 static inline ScanMode
 policy_mode(void)
@@ -54,11 +54,12 @@ policy_mode(void)
 
 /*
  * policy_may_matter
- *		May a sequential scan of the relation get a ring?
+ *		May a scan of the relation, or its TOAST values, get a ring?  Or may an
+ *		index scan of it read ahead?
  *
- * Called for every relation of every query, so it must be cheap.  The answer
- * is not exact: it depends on the number of blocks that this backend has seen
- * last, when it planned a query or began a scan.
+ * This is called for every relation of every query, so it must be cheap.  The
+ * answer is not exact: it depends on the number of blocks that this backend
+ * saw last, when it planned a query or began a scan.
  */
 static inline bool
 policy_may_matter(Relation rel)
@@ -82,7 +83,8 @@ policy_may_matter(Relation rel)
 typedef enum RingProspect
 {
 	RING_NONE,
-	RING_OF_SERVER,				/* if the server gives it one, that is watched */
+	RING_OF_SERVER,				/* only if the server gives it one, which we
+								 * watch */
 	RING_BY_DEFAULT,			/* yes, one of ours */
 	RING_ASKED_FOR,				/* yes, because a parameter or policy is set */
 } RingProspect;
@@ -91,6 +93,8 @@ extern RingProspect policy_prospect(Relation rel, BlockNumber nblocks, ScanMode 
 extern void policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 							RingOptions *options, PolicyReasons *reasons);
 extern void policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
+extern bool policy_reads_ahead(Relation rel);
+extern bool policy_index_scan_has_ring(Relation rel, double rows);
 extern void policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
 extern void policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
 extern void policy_for_load(Relation rel, int ring_kb, RingOptions *options);

@@ -12,8 +12,9 @@
  * escapes: it stays behind in shared_buffers, where the scan was not meant to
  * leave anything.  There are three reasons:
  *
- *	pinned		The buffer is pinned.  A victim takes the slot.
- *	adopted		Another process uses the page, too.  A victim takes the slot.
+ *	pinned		The buffer is pinned.  The server puts a victim into the slot.
+ *	adopted		Another process uses the page, too.  The server puts a victim
+ *				into the slot.
  *	dirty		The page is dirty, and its WAL is not flushed.  The server
  *				empties the slot, and takes the next one.
  *
@@ -29,10 +30,10 @@
  *	  is not enough, the ring grows (size.c) and is tended again, or WAL is
  *	  flushed.
  *
- * The server lets look-ahead pin the whole ring, but then the next slots to be
- * taken have pinned buffers.  The stream asks for the ring's size only once,
- * when it begins.  At that moment we show it a ring that is smaller by the
- * headroom.
+ * The server lets look-ahead pin the whole ring.  But if it does, the buffers
+ * in the next slots are pinned.  The stream asks for the ring's size only
+ * once, when it begins.  At that moment we show it a ring that is smaller by
+ * the headroom.
  *
  * When a scan ends, the buffers of its ring are lent to the session's next
  * ring (lend.c).
@@ -53,7 +54,7 @@
 
 MemoryContext ring_context = NULL;
 
-/* What ring_check_server() found, if anything. */
+/* What ring_check_server() has found wrong; or NULL. */
 static const char *mismatch = NULL;
 
 static BlockNumber ring_next_block(ReadStream *stream, void *arg,
@@ -62,8 +63,8 @@ static void watch_and_tend(Ring *ring, BlockNumber block);
 
 /*
  * ring_check_server
- *		Is the server's private struct as strategy.h declares it?  If not,
- *		warns and returns false; then no ring may be made.
+ *		Is the server's private struct as strategy.h declares it?  If not, warn
+ *		and return false.  In that case rings must not be made.
  */
 bool
 ring_check_server(void)
@@ -105,7 +106,7 @@ ring_flush_batch(void)
 /*
  * ring_most_flush_room
  *		The largest such number: if every page is dirty, the WAL writer flushes
- *		for one batch of pages while the next batches gather.
+ *		WAL for one batch of pages while the next batches gather.
  */
 int
 ring_most_flush_room(void)
@@ -113,7 +114,9 @@ ring_most_flush_room(void)
 	return MAX_FLUSH_ROOM;
 }
 
-/* How many buffers may look-ahead pin?  max_ahead: another limit, or 0. */
+/*
+ * How many buffers may look-ahead pin?  max_ahead: an additional limit, or 0.
+ */
 static int
 pin_limit(const Ring *ring, int max_ahead)
 {
@@ -124,7 +127,7 @@ pin_limit(const Ring *ring, int max_ahead)
 	return Max(1, limit);
 }
 
-/* The ring runs from now on, where other sessions can see it. */
+/* The ring runs from now on, in memory that other sessions can see. */
 static void
 start_running(Ring *ring)
 {
@@ -220,11 +223,12 @@ set_relation(Ring *ring, Relation rel, ForkNumber forknum)
  *		Begin a read stream whose reads go through the ring.
  *
  * flags, rel, forknum, per_buffer_data_size: as for
- * read_stream_begin_relation(), but the ring's options say whether the stream is
- * for maintenance.  max_ahead: how many buffers the stream looks ahead at most; 0
- * means that only the server and the ring limit this.  next_block is called with
- * next_block_arg and returns the block that comes next.  The stream lives in the
- * current memory context.  The caller must end it before ring_free().
+ * read_stream_begin_relation(), but the ring's options say whether the stream
+ * is for maintenance.  max_ahead: how many buffers the stream looks ahead at
+ * most; 0 means that only the server and the ring limit this.  next_block is
+ * called with next_block_arg, and returns the block that comes next.  The
+ * stream lives in the current memory context.  The caller must end the stream
+ * before it calls ring_free().
  *
  * To replace the stream, begin another one on the same ring, end the first
  * one, and call ring_start().
@@ -268,8 +272,8 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 /*
  * ring_begin_reads
- *		From now on blocks of the relation are read through the ring one by one,
- *		without a stream: see ring_before_read().
+ *		From now on blocks of the relation are read through the ring one by
+ *		one, without a stream.  ring_before_read() must be called for each.
  */
 void
 ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
@@ -281,8 +285,9 @@ ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
 
 /*
  * ring_before_read
- *		Make the ring ready for the caller to read this block, and returns the
- *		strategy to read it with.  The caller holds no lock that others need.
+ *		Make the ring ready for the caller to read this block, and return the
+ *		strategy to read the block with.  The caller must not hold a lock that
+ *		other processes need.
  */
 BufferAccessStrategy
 ring_before_read(Ring *ring, BlockNumber block)
@@ -294,8 +299,8 @@ ring_before_read(Ring *ring, BlockNumber block)
 
 /*
  * ring_consume
- *		The reader is at this block now: it has got the block, and all that
- *		were asked for before it.
+ *		The reader is at this block now: it has got the block, and all blocks
+ *		that were asked for before.
  */
 void
 ring_consume(Ring *ring, BlockNumber block)
@@ -304,9 +309,9 @@ ring_consume(Ring *ring, BlockNumber block)
 	int64		next = next_to_consume(ring);
 
 	/*
-	 * If the reader got this block earlier, there is nothing to do.  But if
-	 * the next block is the same one, a new pass may have begun where the
-	 * last one ended.
+	 * If the reader had got this block before this call, there is nothing to
+	 * do.  But if the next block is the same one, a new pass may have begun
+	 * where the last one ended.
 	 */
 	if (next > 0 && ring->ahead.asked[(next - 1) & ring->ahead.asked_mask] == block &&
 		(next == counts->blocks || ring->ahead.asked[next & ring->ahead.asked_mask] != block))
@@ -340,8 +345,8 @@ ring_consume_all(Ring *ring)
 
 /*
  * ring_drop_unconsumed
- *		The reader ends or starts somewhere else.  It will not get the blocks
- *		that were asked for and not got so far.
+ *		The reader ends, or goes on somewhere else.  It will not get the blocks
+ *		that were asked for and that it has not got so far.
  */
 void
 ring_drop_unconsumed(Ring *ring)
@@ -351,8 +356,8 @@ ring_drop_unconsumed(Ring *ring)
 
 /*
  * ring_count_unringed
- *		This number of blocks was read without a ring.  No effect if there is
- *		one, which counts its reads itself.
+ *		This number of blocks was read without a ring.  If there is a ring,
+ *		this has no effect: the ring counts its reads itself.
  */
 void
 ring_count_unringed(Ring *ring, int64 reads)
@@ -441,8 +446,8 @@ ring_forget_relation(Ring *ring)
 
 /*
  * ring_resume
- *		The stream goes on after a pause, in which the buffers may have
- *		changed: look at all slots again.
+ *		The stream goes on after a pause.  The buffers may have changed
+ *		meanwhile, so look at all slots again.
  */
 void
 ring_resume(Ring *ring)
@@ -479,10 +484,10 @@ ring_stop_control(Ring *ring)
  *		The stream has come to its end: hide the ring, and lend its buffers to
  *		the session's next ring.
  *
- * If the stream starts again (a rescan), ring_start() gives the ring the same
- * or other buffers.  The strategy stays where it is, because the stream has
- * its address.  A ring that only observes keeps its buffers, as the server's
- * own ring does.
+ * If the stream starts again (a rescan), ring_start() gives the ring buffers,
+ * the same ones or others.  The strategy stays where it is, because the stream
+ * has its address.  A ring that only observes keeps its buffers, as the
+ * server's own ring does.
  */
 void
 ring_lend(Ring *ring)
@@ -534,12 +539,12 @@ ring_start(Ring *ring)
 
 /*
  * ring_start_pass
- *		As ring_start(), for a reader that starts a pass.
+ *		The same, for a reader that starts a pass.
  */
 void
 ring_start_pass(Ring *ring)
 {
-	/* blocks that the server has read already belong to the first pass */
+	/* the first pass includes the blocks that the server has read before */
 	bool		first = ring->state == RING_CREATED;
 
 	ring_start(ring);
@@ -549,8 +554,8 @@ ring_start_pass(Ring *ring)
 /*
  * ring_close
  *		The stream has ended, or is about to vanish with a failed query: watch
- *		the ring a last time, and lend its buffers.  Its counts can be read
- *		until ring_free().  May not throw.
+ *		the ring one last time, and lend its buffers.  Its counts can be read
+ *		until ring_free().  Must not throw.
  *
  * If the stream was left before its end, the same query may run again and want
  * the same first blocks.  So unless the user has asked for a ring of a certain

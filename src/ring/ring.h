@@ -17,11 +17,11 @@
 
 typedef struct Ring Ring;
 
-/* What ring_create() is to make. */
+/* What kind of ring ring_create() makes. */
 typedef struct RingOptions
 {
 	int			nbuffers;		/* first size in buffers; 0: no ring */
-	int			capacity;		/* largest size; if nbuffers, it is fixed */
+	int			capacity;		/* largest size; nbuffers if it is fixed */
 	int			base_capacity;	/* capacity without the window and without
 								 * additional room for dirty pages */
 	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
@@ -40,7 +40,7 @@ typedef struct RingOptions
 								 * before the ring is closed */
 } RingOptions;
 
-/* A running ring's public part is in a LiveRing: see live_rings.h. */
+/* The public part of a running ring is in a LiveRing: see live_rings.h. */
 struct LiveRing;
 
 extern bool ring_check_server(void);

@@ -52,13 +52,13 @@ typedef struct RingAhead
 	int			nreusable;		/* next slots that were found reusable */
 	int			calls_since_read;	/* calls since current moved */
 	int			calls_to_end_lookahead; /* after this number of calls without
-										 * a read, one block is pending */
+										 * a read, only one block is pending */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
 								 * index n & asked_mask */
 	int64		asked_mask;
 	int64		reads_at_start; /* counts.blks_read when the stream started */
-	int64		reads_at_exchange;	/* the same when an own block was last
-									 * moved to a later slot */
+	int64		reads_at_exchange;	/* counts.blks_read when an own block was
+									 * last moved to a later slot */
 	OwnBlocks	own_blocks;		/* what ring_look_for_own_blocks() found */
 	bool		at_end;			/* all blocks have been asked for */
 } RingAhead;
@@ -81,10 +81,10 @@ typedef struct RingSize
 typedef struct RingSharing
 {
 	bool		shared;			/* do other scans share reads with this one? */
-	int64		blocks_to_keep; /* number of last blocks that the last of
-								 * these scans has not reached yet */
+	int64		blocks_to_keep; /* number of blocks that the last of these
+								 * scans is behind */
 	bool		shrink_requested;	/* a scan has fallen too far behind */
-	int64	   *reads_log;		/* blks_read at every BLOCKS_PER_LOG-th block */
+	int64	   *reads_log;		/* blks_read at each BLOCKS_PER_LOG-th block */
 	int64		log_mask;
 	int64		hits_seen;		/* hits at the last ring_count_sharing() */
 } RingSharing;
@@ -96,7 +96,8 @@ typedef struct RingWal
 	XLogRecPtr	announced;		/* the WAL writer was asked to flush up to
 								 * here */
 	int			calls_to_announce;	/* calls since it was last asked */
-	bool		dirty_seen;		/* was a dirty page in reach since then? */
+	bool		dirty_seen;		/* was a dirty page in reach since it was last
+								 * asked? */
 } RingWal;
 
 struct Ring
@@ -117,7 +118,8 @@ struct Ring
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
 	RingSlot   *slots;			/* our copy of the strategy's array; NULL
 								 * unless the ring runs */
-	RingSlot   *saved_slots;	/* slots of an observed ring that doesn't run */
+	RingSlot   *saved_slots;	/* slots of an observed ring that is lent, or
+								 * was not started yet */
 
 	RingAhead	ahead;
 	RingSize	size;
@@ -139,9 +141,9 @@ struct Ring
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
 /*
- * In addition to the blocks that other scans have not reached yet, the ring
- * keeps this number of blocks: each of these scans pins the page that it is
- * at, and what we know of their positions may be a little out of date.
+ * The ring keeps this number of blocks in addition to those that other scans
+ * have not reached yet.  Each of these scans pins the page that it is at, and
+ * what we know of their positions may be a little out of date.
  */
 #define KEEP_MORE		256
 
@@ -212,9 +214,10 @@ next_to_consume(const Ring *ring)
  * If the stream finds such a block in the ring, it pins the slot's buffer.
  *
  * The ring may hold own blocks that were read before the stream started.  They
- * are gone when all slots have been taken since then.  If a slot with an own
- * block was exchanged with a later slot, all slots must have been taken since
- * the exchange.  If the reader repeats blocks, all its blocks are own blocks.
+ * are gone when all slots have been taken since then.  But if a slot with an
+ * own block was exchanged with a later slot, all slots must have been taken
+ * since that exchange.  If the reader repeats blocks, all its blocks are own
+ * blocks.
  */
 static inline bool
 may_find_own_blocks(const Ring *ring)
@@ -264,8 +267,10 @@ exchange_slots(Ring *ring, int a, int b)
 }
 
 /*
- * Is the ring open?  Then each read takes a buffer of the pool's, and leaves it
- * there: nobody's page is evicted for it, or the scan is a small one yet.
+ * Is the ring open?  If so, each read takes a buffer from the pool and leaves
+ * the page there.  A ring is open for the first reads of a reader that is to
+ * leave some pages in the pool, and as long as the server has free buffers, so
+ * that no page is evicted.
  */
 static inline bool
 leaves_buffers(const Ring *ring)
@@ -282,14 +287,14 @@ sizes_itself(const Ring *ring)
 	return ring->options.capacity > ring->options.nbuffers && !ring->options.observe;
 }
 
-/* Number of last blocks that reads_log covers. */
+/* Number of blocks that reads_log covers, back from the last one asked for. */
 static inline int
 blocks_remembered(const Ring *ring)
 {
 	return ring->options.window + KEEP_MORE;
 }
 
-/* The entry of reads_log that was made when "blocks" blocks were asked for. */
+/* The entry of reads_log made when "blocks" blocks had been asked for. */
 static inline int64 *
 logged_reads(const Ring *ring, int64 blocks)
 {
@@ -299,7 +304,9 @@ logged_reads(const Ring *ring, int64 blocks)
 /* watch.c */
 extern void ring_watch_slot(Ring *ring, int slotno, bool came_round);
 
-/* If the server has emptied or filled the slot since the last look, look. */
+/*
+ * Watch the slot if the server has emptied or filled it since the last look.
+ */
 static inline void
 watch_if_unseen(Ring *ring, int slotno)
 {

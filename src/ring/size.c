@@ -4,12 +4,12 @@
  *	  Make a ring as large as it needs to be.
  *
  * A ring that sizes itself grows as soon as it needs more buffers.  It shrinks
- * when it was too large for a whole revolution.  In a revolution, the stream
- * asks for one block for each slot of the ring.
+ * when it was too large for a whole revolution.  A revolution has ended when
+ * the stream has asked for as many blocks as the ring has slots.
  *
  * The strategy's array has room for the ring's capacity.  New slots are
  * inserted right after "current", so they are taken next.  All other slots
- * keep their order, and pinned buffers are reached later than before.
+ * keep their order, so pinned buffers are reached later than before.
  *
  *	       current                                current
  *	  +---+---+---+---+---+    +---+---+---+---+---+---+---+---+
@@ -30,7 +30,10 @@
 #include "compat.h"
 #include "ring/ring_private.h"
 
-/* Keep the room for dirty pages for this number of revolutions without use. */
+/*
+ * Keep the room for dirty pages while it is not used for this number of
+ * revolutions.
+ */
 #define KEEP_FLUSH_ROOM	2
 
 /*
@@ -45,7 +48,9 @@ ring_set_size(Ring *ring, int nbuffers)
 	ring->public->nbuffers_max = Max(ring->public->nbuffers_max, nbuffers);
 }
 
-/* Of the last "blocks" blocks asked for, how many has this ring read itself? */
+/*
+ * How many of the last "blocks" blocks asked for were read through this ring?
+ */
 static int64
 reads_among_last(const Ring *ring, int64 blocks)
 {
@@ -61,9 +66,8 @@ reads_among_last(const Ring *ring, int64 blocks)
 
 /*
  * ring_set_sharing
- *		Set whether other scans share reads with this one, and how many of its
- *		last blocks the last of these scans has not reached yet.  The ring
- *		keeps these blocks.
+ *		Set whether other scans share reads with this one, and how many blocks
+ *		the last of these scans is behind.  The ring keeps these blocks.
  */
 void
 ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep)
@@ -74,9 +78,9 @@ ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep)
 
 /*
  * ring_request_shrink
- *		Another scan has fallen too far behind: when the ring's size is
- *		adjusted the next time, let the buffers go that were kept only for that
- *		scan.
+ *		Another scan has fallen too far behind.  When the ring's size is
+ *		adjusted the next time, let go of the buffers that were kept only for
+ *		that scan.
  */
 void
 ring_request_shrink(Ring *ring)
@@ -103,8 +107,8 @@ ring_count_sharing(Ring *ring)
  * ring_count_wait, ring_add_wait_time
  *		The scan begins to wait for another scan, or has waited for this time.
  *
- * ring_count_wait() also adds a microsecond to the time, so that whenever
- * waits were counted, their time is not zero.
+ * ring_count_wait() also adds a microsecond to the time, so that the time is
+ * not zero if any wait was counted.
  */
 void
 ring_count_wait(Ring *ring)
@@ -156,9 +160,9 @@ buffers_needed(const Ring *ring)
  * ring_may_grow_past_pinned
  *		May the ring grow because one of the next slots is pinned?
  *
- * If the stream may find own blocks in the ring, and no other scan shares
- * reads, it may not: in this case the pins are those of the stream's own
- * look-ahead, for which the ring has room.
+ * The ring may not grow for that reason if the stream may find own blocks in
+ * the ring, and no other scan shares reads: in this case the pins are those of
+ * the stream's own look-ahead, for which the ring has room.
  */
 bool
 ring_may_grow_past_pinned(const Ring *ring)
@@ -169,8 +173,7 @@ ring_may_grow_past_pinned(const Ring *ring)
 
 /*
  * ring_grow
- *		Insert "more" slots after current, so that they are taken next.  All
- *		other slots keep their order, so pinned buffers are reached later.
+ *		Insert "more" slots after current: see the picture at the top.
  *
  * The new slots get buffers that the session's rings have lent.  If there are
  * not enough, some of the new slots are empty.
@@ -238,7 +241,7 @@ release(Ring *ring, int slotno)
 }
 
 /*
- * Look at "among" slots, from "first" on, and remove those from the ring whose
+ * Look at "among" slots, from "first" on, and remove from the ring those whose
  * buffers can be let go.  Returns how many were removed.
  */
 static int
@@ -289,7 +292,7 @@ shrink(Ring *ring, int less)
 
 /*
  * A revolution has ended.  Returns by how many buffers the ring was too large
- * during the revolution; 0 if only by a few.
+ * during the revolution, or 0 if it was too large by only a few.
  *
  * Also returns 0 in the first revolution: the stream begins to look ahead with
  * one block, and the ring begins with the size that the session's last ring
@@ -316,12 +319,12 @@ end_revolution(Ring *ring)
  * ring_fit_size
  *		Give a ring that sizes itself the size that it needs.
  *
- * If scans share reads, the ring grows by at least one read at a time: it is
- * large then, and a few buffers more do not matter.
+ * If scans share reads, the ring grows by at least one read at a time: such a
+ * ring is large, and a few buffers more do not matter.
  *
  * If another scan has fallen too far behind, the ring shrinks at once.
- * Otherwise it would soon reuse just those buffers whose pages that scan is
- * at, and find some of them pinned.
+ * Otherwise the ring would soon reuse the very buffers whose pages that scan
+ * is reading, and would find some of them pinned.
  */
 void
 ring_fit_size(Ring *ring)
@@ -347,10 +350,10 @@ ring_fit_size(Ring *ring)
 
 /*
  * ring_grow_past_pinned
- *		One of the next slots is pinned, and there is none to exchange it with:
- *		another scan follows this one, and pins what look-ahead does not pin.
- *		If the ring may grow, let it grow, so that pinned slots are reached
- *		later.  Returns whether it has grown.
+ *		One of the next slots is pinned, and there is no unpinned slot to
+ *		exchange it with, because another scan follows this one and pins slots
+ *		that look-ahead does not pin.  If the ring may grow, let it grow, so
+ *		that pinned slots are reached later.  Returns whether it has grown.
  */
 bool
 ring_grow_past_pinned(Ring *ring)
@@ -364,9 +367,9 @@ ring_grow_past_pinned(Ring *ring)
 
 /*
  * ring_make_flush_room
- *		WAL would have to be flushed for the next slots.  If the ring may grow
- *		until one flush serves many pages, and has not done so yet, let it grow
- *		instead: the new slots come next.  Returns whether it has grown.
+ *		WAL would have to be flushed for the next slots.  If the ring may still
+ *		grow until one flush serves many pages, let the ring grow instead: the
+ *		new slots are taken next.  Returns whether the ring has grown.
  */
 bool
 ring_make_flush_room(Ring *ring)

@@ -25,20 +25,20 @@
  * is none, as in a small ring, P is exchanged with a later free slot within
  * the reach.)  For D, WAL is flushed up to the page's LSN.  After that the
  * next read finds only buffers that it can reuse: the ring is closed.  Tending
- * itself neither changes the ring's size nor flushes WAL.  It returns what the
- * slots need, and ring.c does that.
+ * itself neither changes the ring's size nor flushes WAL: it returns what the
+ * slots need, and ring.c takes care of that.
  *
- * If the operating system has a page cached, it takes two microseconds to read
- * and scan the page, so a call must be cheap.  It looks only at the slots that
- * no earlier call has found reusable, until the pending blocks make a full read.
- * Then the slots of that read are looked at once more.
+ * Reading and scanning a page that the operating system has cached takes two
+ * microseconds, so a call must be cheap.  As long as the pending blocks do not
+ * make a full read, a call looks only at the slots that no earlier call has
+ * found reusable.  When they do, it looks at all slots of that read once more.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
  * If checksums are on, a scan that sets hint bits dirties every page.  When
  * such a page comes into reach, WAL is flushed up to the highest LSN of a
  * whole batch of the pages that come next, so that many pages need only one
- * wait.  Twice in a batch, the WAL writer is asked to flush the WAL that there
- * is, so that mostly no wait is needed.
+ * wait.  Twice in a batch, the WAL writer is asked to flush all WAL so far, so
+ * that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off: its
@@ -48,11 +48,11 @@
  * WAL writer has flushed.
  *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
- * and the slot still names the buffer.  So our copy of the slot has the tag of
- * its page.  If the buffer has another tag now, the slot is emptied.  If the
- * buffer has no page, the slot keeps it, because no process uses it.  (If two
- * processes read the same block at the same time, each finds a victim for it,
- * but only one victim gets the page.)
+ * while the slot still names the buffer.  So our copy of the slot has the tag
+ * of the page that we read.  If the buffer has another tag now, the slot is
+ * emptied.  If the buffer has no page, the slot keeps the buffer, because no
+ * process uses it.  (If two processes read the same block at the same time,
+ * each finds a victim for it, but only one victim gets the page.)
  *
  * If a ring only observes, tending changes no slot.  It only notes the state
  * of the slots, to tell later why a buffer has escaped.
@@ -72,9 +72,9 @@
 #include "ring/ring_private.h"
 
 /*
- * To put a dirty page off, search this number of slots for a clean page, plus
- * the number of slots that one read takes: these may all hold dirty pages that
- * were put off just before.
+ * To put a dirty page off, search for a clean page in as many slots as one
+ * read takes, because these may all hold dirty pages that were put off just
+ * before, and in this number of slots more.
  */
 #define CLEAN_PROBES	8
 
@@ -83,8 +83,8 @@
  *		Note whether the ring holds own blocks at all; see
  *		may_find_own_blocks().
  *
- * If the stream finds all its blocks in shared buffers, it never takes all
- * slots.  So if it has read nothing for some calls, look at all slots once.
+ * A stream that finds all its blocks in shared buffers never takes all slots.
+ * So if the stream has read nothing for some calls, look at all slots once.
  * Blocks that it reads later in this pass do not matter, because it does not
  * ask for them again.
  */
@@ -112,7 +112,7 @@ typedef struct Spares
 	int			next_beyond;	/* next unpinned slot beyond the reach */
 	int			last_within;	/* last unpinned slot within the reach */
 	int			last_clean;		/* last slot with a clean page; 0: not known */
-	int			probes;			/* slots searched since a clean page was found */
+	int			probes;			/* slots searched since the last clean page */
 } Spares;
 
 /* The next unpinned slot beyond the reach; -1 if there is none. */
@@ -147,8 +147,8 @@ spare_within(const Ring *ring, int n, Spares *spares)
 }
 
 /*
- * The LSN of the slot's page.  Invalid if no WAL needs to be flushed for it:
- * the page is clean, or its relation is unlogged.
+ * The LSN of the slot's page; invalid if no WAL needs to be flushed for the
+ * page, because it is clean or its relation is unlogged.
  */
 static inline XLogRecPtr
 slot_lsn(const Ring *ring, int slot, compat_buf_state state)
@@ -163,8 +163,8 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
  * use a slot within the reach?
  *
  * If scans share reads, growing is the last resort.  Other scans are meant to
- * pin buffers of this ring.  If each ring grew because of that, each would
- * become as large as all of them together.
+ * pin buffers of this ring.  If the rings grew because of that, each of them
+ * would become as large as all of them together.
  */
 static inline bool
 had_better_grow(const Ring *ring)
@@ -173,9 +173,10 @@ had_better_grow(const Ring *ring)
 }
 
 /*
- * Is the slot in the usual state, which is reusable: its page is still there
- * and clean, and no process uses it?  Called twice for each block, so it must
- * be cheap.  If the answer is no, tend_slot() looks closer.
+ * Is the slot in the usual state, in which it is reusable: its page is still
+ * there and clean, and no process uses the page?  This is called twice for
+ * each block, so it must be cheap.  If the answer is no, tend_slot() looks
+ * closer.
  */
 static inline bool
 slot_is_plainly_reusable(const Ring *ring, int slotno)
@@ -199,14 +200,14 @@ slot_is_plainly_reusable(const Ring *ring, int slotno)
 /*
  * Look at the slot n places ahead, which a read may take soon, and make it
  * reusable if possible.  Returns the LSN up to which WAL must be flushed for
- * it; invalid if that is not necessary.
+ * the slot's page; invalid if no flush is necessary.
  *
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there
  * is no such slot, and the ring had better not grow, the slot is exchanged
  * with a later unpinned one within the reach.  That is good enough: in this
- * case look-ahead pins all slots beyond the reach, and the next read may not
- * pin more buffers than there are unpinned ones.
+ * case look-ahead pins all slots beyond the reach, so the pin limit does not
+ * let the next read take more slots than there are unpinned ones.
  */
 static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)
@@ -235,7 +236,8 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			if (!ring->options.observe)
 				empty_slot(ring, slotno);
 			else
-				slot->tag = header->tag;	/* so that it is counted once */
+				slot->tag = header->tag;	/* so that the loss is counted
+											 * once */
 			return InvalidXLogRecPtr;
 		}
 
@@ -269,8 +271,8 @@ tend_slot(Ring *ring, int n, Spares *spares)
 }
 
 /*
- * Number of slots that look-ahead pins: their blocks are being read, or were
- * read and the reader has not got them yet.
+ * Number of slots that look-ahead pins: their blocks are being read, or have
+ * been read and the reader has not got them yet.
  */
 static inline int
 slots_ahead(const Ring *ring)
@@ -283,10 +285,11 @@ slots_ahead(const Ring *ring)
 /*
  * May dirty pages be put off?
  *
- * Not if scans share reads: other scans need the pages that were read last,
- * and putting off makes the ring reuse just these.  Not as long as the stream
- * may find own blocks in the ring: each exchange would prolong that.  And if a
- * ring sizes itself, it first grows to make room for dirty pages.
+ * They may not if scans share reads: other scans need the pages that were read
+ * last, and these are the ones that the ring would reuse.  Nor may they as
+ * long as the stream may find own blocks in the ring: each exchange would
+ * prolong that.  And if a ring sizes itself, it first grows to make room for
+ * dirty pages.
  */
 static inline bool
 can_put_off(const Ring *ring)
@@ -360,9 +363,9 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 }
 
 /*
- * As tend_slot(), but if WAL would have to be flushed for the page, put the
- * page off, if possible.  Returns an LSN only if WAL is not flushed up to it
- * yet.
+ * Like tend_slot(), but if WAL would have to be flushed for the page, put the
+ * page off, if possible.  Returns an LSN only if WAL is not flushed up to that
+ * LSN yet.
  */
 static XLogRecPtr
 tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
@@ -379,7 +382,7 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 	return lsn;
 }
 
-/* The highest LSN of the pages in the next slots, a batch of them. */
+/* The highest LSN of the batch of pages that comes next. */
 static XLogRecPtr
 batch_lsn(const Ring *ring)
 {
@@ -423,8 +426,9 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 /*
  * ring_announce_wal
  *		Twice in a batch of calls, ask the WAL writer to flush the WAL that
- *		this process has written, if there were dirty pages in reach since the
- *		last time.  Otherwise it would flush for nothing, and make others wait.
+ *		this process has written.  But if no dirty page was in reach since the
+ *		last time, do not: the flush would serve nothing, and would make other
+ *		processes wait.
  */
 void
 ring_announce_wal(Ring *ring)
@@ -445,13 +449,13 @@ ring_announce_wal(Ring *ring)
 
 /*
  * ring_count_pending
- *		This call asks for this block (if valid): how many blocks are pending
- *		now, at most?
+ *		The stream asks for this block, if it is valid.  Returns how many
+ *		blocks are pending now, at most.
  *
- * Their number grows by one, but never above what one read takes.
- * ring_watch() has subtracted the blocks that were read since the last call.
- * It can't see hits, so the true number may be smaller.  But when only hits
- * have come for so long that look-ahead has ended, this block alone is
+ * Each call adds one, up to what one read takes.  ring_watch() has subtracted
+ * the blocks that were read since the last call.  It can't see hits, so the
+ * true number may be smaller.  But if there were only hits for
+ * calls_to_end_lookahead calls, look-ahead has ended, and only this block is
  * pending.
  */
 int
@@ -469,8 +473,8 @@ ring_count_pending(Ring *ring, BlockNumber block)
  *		Make reusable the slots that may be taken before the next call, one for
  *		each pending block.  Returns what else these slots need.
  *
- * Only slots that were not found reusable by an earlier call are looked at.
- * But all of them are looked at again if a full read is pending, or if the
+ * Normally only the slots that no earlier call has found reusable are looked
+ * at.  All of them are looked at again if a full read is pending, or if the
  * stream may find own blocks in the ring and pin them.
  */
 TendNeed
@@ -506,8 +510,8 @@ ring_tend(Ring *ring, int pending)
 
 /*
  * ring_leave_slots
- *		Empty the slots that may be taken before the next call, for which this
- *		many blocks are pending: what is in them stays in shared buffers.
+ *		The ring is open: empty the slots that may be taken before the next
+ *		call, one for each pending block.  Their pages stay in shared buffers.
  */
 void
 ring_leave_slots(Ring *ring, int pending)

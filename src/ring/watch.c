@@ -7,8 +7,8 @@
  * the slots that "current" has passed since the last look are compared.  But
  * "current" may have gone round the whole ring, because a read may be as large
  * as the ring, or because the server has rejected many dirty buffers and has
- * passed one slot for each.  In that case it has also passed the slot right
- * after its present one, and that slot has changed.  So if that slot has
+ * passed one slot for each.  In that case "current" has also passed the slot
+ * that is now right after it, and that slot has changed.  So if that slot has
  * changed, the whole array is compared.
  *
  * Buffer headers are read without a lock or a pin.  That is safe, because
@@ -42,17 +42,17 @@ slot_changed(const Ring *ring, int slot)
  * Why did the server not reuse this slot's buffer?
  *
  * The server looks at pins first, then at the usage count, then at the page.
- * We look a little later.  If the reason can't be seen any more, the state of
- * the slot when it was last tended decides.
+ * We look a little later.  If the reason can't be seen any more, we go by the
+ * state that the slot had when it was last tended.
  *
  * If the ring keeps dirty pages, tending has noted which slots the scan itself
- * pins.  So if any other slot's buffer was pinned, another process has pinned
- * it, and uses the page, too: the page was adopted.
+ * pins.  So if the buffer of any other slot is pinned, another process has
+ * pinned it: that process uses the page, too, and has adopted the page.
  *
  * When the server rejects a dirty buffer, the slot becomes empty.  So if the
  * slot has another buffer after that, current has passed the slot twice.
  */
-static RingSlotState
+static EscapeReason
 escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
@@ -60,20 +60,20 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 	bool		pinned_by_us = slot->state == SLOT_PINNED || !keeps_dirty(ring);
 
 	if (!slot_holds_page(slot))
-		return SLOT_LOST;		/* no page of ours stays behind */
+		return ESCAPE_NONE;		/* no page of ours stays behind */
 	if (BUF_STATE_GET_REFCOUNT(state) == 0)
 	{
 		if (BUF_STATE_GET_USAGECOUNT(state) > 1 || slot->state == SLOT_ADOPTED)
-			return SLOT_ADOPTED;
+			return ESCAPE_ADOPTED;
 		if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
-			return SLOT_DIRTY;
+			return ESCAPE_DIRTY;
 	}
-	return pinned_by_us ? SLOT_PINNED : SLOT_ADOPTED;
+	return pinned_by_us ? ESCAPE_PINNED : ESCAPE_ADOPTED;
 }
 
 /* Log that the page in the slot has escaped. */
 static void
-report_escape(const RingSlot *slot, RingSlotState reason)
+report_escape(const RingSlot *slot, EscapeReason reason)
 {
 	Escape		escape = {
 		.buffer = slot->buffer,
@@ -96,7 +96,7 @@ static void
 count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 {
 	RingCounts *counts = &ring->public->counts;
-	RingSlotState reason;
+	EscapeReason reason;
 
 	if (slot->buffer == InvalidBuffer)
 	{
@@ -105,25 +105,22 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 	}
 
 	reason = escape_reason(ring, slot, came_round);
-	if (reason != SLOT_LOST)
+	if (reason != ESCAPE_NONE)
 		report_escape(slot, reason);
 	switch (reason)
 	{
-		case SLOT_FREE:			/* not a reason */
-			Assert(false);
-			break;
-		case SLOT_PINNED:
+		case ESCAPE_PINNED:
 			counts->escapes_pinned++;
 			break;
-		case SLOT_ADOPTED:
+		case ESCAPE_ADOPTED:
 			counts->escapes_adopted++;
 			break;
-		case SLOT_DIRTY:
+		case ESCAPE_DIRTY:
 			/* emptied by a rejection, and filled when current came round */
 			counts->escapes_dirty++;
 			counts->fills++;
 			break;
-		case SLOT_LOST:
+		case ESCAPE_NONE:
 			counts->slots_lost++;
 			counts->fills++;
 			break;
@@ -132,8 +129,8 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 
 /*
  * The server has rejected the slot's buffer, because its page was dirty.  If
- * that was our page, it has escaped.  Otherwise the buffer had just been given
- * to another page.
+ * that was our page, it has escaped.  If not, the buffer had been given to
+ * another page just before.
  */
 static void
 count_rejection(Ring *ring, const RingSlot *slot)
@@ -144,7 +141,7 @@ count_rejection(Ring *ring, const RingSlot *slot)
 		return;
 	}
 	ring->public->counts.escapes_dirty++;
-	report_escape(slot, SLOT_DIRTY);
+	report_escape(slot, ESCAPE_DIRTY);
 }
 
 /*
@@ -186,10 +183,10 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	{
 		/*
 		 * The buffer holds no page of ours.  If it holds another page, the
-		 * clock sweep has taken it from us, or the server has put a victim
-		 * into the slot and another process has taken the victim before our
-		 * block was read into it.  Empty the slot, so that the buffer is not
-		 * reused, unless we only observe.
+		 * clock sweep has taken the buffer from us; or the server has put a
+		 * victim into the slot, and another process has taken the victim
+		 * before our block was read into it.  Unless we only observe, empty
+		 * the slot, so that the buffer is not reused.
 		 *
 		 * If the buffer holds no page, another process was first to read our
 		 * block.  Keep the buffer: the next read takes it.
@@ -216,10 +213,10 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
  * has passed the slot after it, too, and that slot has changed.
  *
  * If the ring keeps dirty pages and is larger than a read, current can only go
- * round by way of many rejections.  These empty slots, so the slot then has
- * another buffer.  Another page in the same buffer does not count in this
- * case: the clock sweep may have taken the buffer, and may even have given it
- * back to us, for an empty slot.
+ * round by way of many rejections.  Each rejection empties its slot, so the
+ * slot after current then has another buffer.  If it has another page in the
+ * same buffer, that is no sign of a full round: the clock sweep may have taken
+ * the buffer, and may even have given it back to us, for an empty slot.
  */
 static bool
 came_round(const Ring *ring)

@@ -4,7 +4,7 @@
  *	  Scans of one relation that run at the same time share their reads.
  *
  * The server begins a scan at the block that another scan of the relation has
- * reported last (syncscan.c).  From then on, each scan finds the pages in
+ * last reported (syncscan.c).  From then on, each scan finds the pages in
  * shared_buffers that the other scan has read, as long as the two stay close
  * enough.  So each scan keeps in its ring the pages that other scans have not
  * reached yet, and the scan in front may wait for the last one.
@@ -25,8 +25,8 @@
  *	  waits before it begins.
  * B. Until a scan has measured that reads cost (sharing_cost.c), it keeps no
  *	  pages for other scans and does not wait for them.
- * C. A scan waits for a slower scan only as long as the wait costs it less
- *	  than the slower scan's own reads would.
+ * C. A scan waits for a slower scan only as long as the wait costs the waiting
+ *	  scan less than the slower scan's own reads would.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
  *	  scan's process is waiting for a client, a lock, another process or a
@@ -38,13 +38,13 @@
  *	  If such a process gets no processor for a while, it falls behind only
  *	  with a chunk that no other process reads.
  * F. If the slower scan makes no progress while a scan waits for it, the
- *	  waiting scan takes it to be slower than its published pace: see
+ *	  waiting scan assumes a pace that is slower than the published one: see
  *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
  *	  short, and there is at most one such wait in 256 blocks.
  * G. The windows of all relations together are no larger than one window may
- *	  be.  The more relations have scans that share reads, the smaller are the
- *	  windows; below a minimum there is none.  Otherwise scans of many
- *	  relations could fill the pool.
+ *	  be.  The more relations have scans that share reads, the smaller the
+ *	  windows are; if they would be smaller than a minimum, there are none.
+ *	  Otherwise scans of many relations could fill the pool.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on
@@ -61,7 +61,7 @@
  * are linked.  Joining and leaving take the lock in exclusive mode.  Every few
  * blocks a scan makes a step: it publishes its position, without the lock, and
  * looks at the other scans, with the lock in shared mode.  If the lock can't
- * be had at once, the scan looks at its next step instead.
+ * be had at once, the scan does not look until its next step.
  *
  * The ideas are those of synchronized scans (syncscan.c) and of the thread
  * "Buffer cache is not scan resistant" on pgsql-hackers.
@@ -80,15 +80,14 @@
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
-/* A scan may wait for a scan that is more than this number of blocks behind. */
+/* A scan may wait for one that is more than this number of blocks behind. */
 #define MAX_APART(window)	((int64) (window) * 5 / 16)
 
 /*
  * If a scan is more than 7/8 of a window behind, stop keeping pages for it:
  * the oldest pages in a ring are in the buffers that the ring reuses next.
  * Keep pages again when the scan is less than 3/4 of a window behind; if both
- * limits were the same, a ring might drop and keep a whole window again and
- * again.
+ * limits were the same, a ring might drop and keep a whole window alternately.
  */
 #define MAX_BEHIND(window)			((int64) (window) * 7 / 8)
 #define MAX_BEHIND_AGAIN(window)	((int64) (window) * 3 / 4)
@@ -108,7 +107,8 @@ typedef struct Member
 	BlockNumber block;			/* block where the scan joined */
 	int64		joined_position;	/* position of that block */
 	ProcNumber	proc;
-	ProcNumber	lock_group;		/* of the lock group's leader, or of itself */
+	ProcNumber	lock_group;		/* the lock group's leader; if there is no
+								 * group, the same as proc */
 	bool		parallel;		/* one of the processes of a parallel scan */
 	/* the following change without the lock */
 	pg_atomic_uint64 position;	/* of the block that the scan gets next */
@@ -206,7 +206,10 @@ my_lock_group(void)
 
 /* --- Joining and leaving --- */
 
-/* Are the positions of scans over a and b blocks comparable, more or less? */
+/*
+ * Are a and b blocks so close that positions of scans over them can be
+ * compared?
+ */
 static bool
 same_size(BlockNumber a, BlockNumber b, int window)
 {
@@ -238,7 +241,7 @@ signed_distance(BlockNumber from, BlockNumber to, BlockNumber nblocks)
 /*
  * The position of this block, computed from its distance to the nearest scan
  * of the relation.  For the first scan, it is the block number plus 2^40,
- * which is far away from zero.  The lock is held.
+ * which is far from zero.  The lock is held.
  */
 static int64
 position_for(const RelFileLocator *locator, BlockNumber nblocks, int window,
@@ -308,14 +311,15 @@ add_member(const RelFileLocator *locator)
 
 /*
  * share_join
- *		A scan of the relation joins the other scans of it.  Returns the scan's
- *		part in sharing, palloc'd in the current memory context; or NULL if the
- *		array of members is full, or if this process could not attach.
+ *		A scan of the relation joins the other scans of the relation.  Returns
+ *		the scan's part in sharing, palloc'd in the current memory context; or
+ *		NULL if the array of members is full, or if this process could not
+ *		attach.
  *
  * nblocks: size of the relation.  window: number of blocks that this scan can
  * keep for other scans.  parallel: is this a process of a parallel scan?
  * block: the block that the scan gets next.  offset: number of blocks from the
- * scan's first block to that one.
+ * scan's first block to "block".
  */
 ShareScan *
 share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
@@ -398,9 +402,9 @@ share_pause(ShareScan *scan, bool paused)
 }
 
 /*
- * Does the process of this member run, so that it may help to wait for it?  If
- * the process waits for something other than a read, remember that: see D
- * above.
+ * Is the member's process running?  Only then may it help to wait for the
+ * member.  If the process waits for something other than a read, remember
+ * that: see D above.
  */
 static bool
 is_running(Member *member)
@@ -436,7 +440,7 @@ is_sibling(const Member *a, const Member *b)
 	return a->parallel && b->parallel && a->lock_group == b->lock_group;
 }
 
-/* May this scan wait for the member, if the member is too far behind? */
+/* May this scan wait for the member when the member is too far behind? */
 static inline bool
 may_wait_for(const ShareScan *scan, Member *member)
 {
@@ -526,9 +530,9 @@ try_to_look(ShareScan *scan)
 
 /*
  * share_step
- *		The scan makes a step.  It asks for the block "asked" now, and next
- *		gets the block that is "offset" blocks from its start.  Returns what it
- *		finds out about the other scans.
+ *		The scan makes a step.  It asks for the block "asked" now.  The block
+ *		that it gets next is "offset" blocks from its start.  Returns what the
+ *		scan finds out about the other scans.
  */
 const ShareState *
 share_step(ShareScan *scan, BlockNumber asked, int64 offset)
@@ -561,7 +565,7 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset)
 /*
  * share_wait
  *		Wait for NAP_US, because share_step() has found that this pays, and
- *		look again.  Can be cancelled.
+ *		look at the other scans again.  The wait can be cancelled.
  */
 const ShareState *
 share_wait(ShareScan *scan)

@@ -21,9 +21,10 @@ typedef struct ShareState
 {
 	bool		shared;			/* does another scan share reads with it? */
 	bool		wait;			/* does it pay to call share_wait()? */
-	bool		scan_fell_behind;	/* has a scan just fallen too far behind? */
-	int64		blocks_to_keep; /* blocks that must stay in the ring: those
-								 * back to the last scan that shares reads */
+	bool		scan_fell_behind;	/* has one just fallen too far behind? */
+	int64		blocks_to_keep; /* number of blocks that the last scan that
+								 * shares reads is behind: these must stay in
+								 * the ring */
 } ShareState;
 
 extern void share_attach(void);

@@ -15,9 +15,9 @@
  *	  other scans.
  * C. Let the scan in front be r times as fast as the last scan.  If the scan
  *	  in front waits, it takes r times as long.  If it does not wait, both
- *	  scans read all blocks themselves.  Let the scan in front spend the part s
- *	  of its time waiting for reads.  Then the reads of the last scan slow the
- *	  scan in front down by s/r at most.  So waiting pays as long as
+ *	  scans read all blocks themselves.  Let the scan in front wait for reads
+ *	  during the part s of its time.  Then the reads of the last scan slow the
+ *	  scan in front down by the part s/r at most.  So waiting pays as long as
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
@@ -42,10 +42,15 @@
 /* A read that takes this time or more comes from storage, not from a cache. */
 #define READ_COSTS_US	30
 
-/* Reads cost if this number of the last eight measured reads took so long. */
+/*
+ * Reads cost if this number of the last eight measured reads took that time.
+ */
 #define COSTLY_READS	5
 
-/* Steps between two measured reads: for the first PROBES_AT_FIRST; later. */
+/*
+ * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
+ * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.
+ */
 #define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32
 #define PROBES_AT_FIRST	8
@@ -54,10 +59,9 @@
 #define BLOCKS_PER_PACE	256
 
 /*
- * A wait ends when the slower scan has advanced by this number of blocks,
- * which is two steps, or earlier.  If a wait takes no longer than
- * LONG_WAIT_MS, it says nothing about the slower scan: the scan's process may
- * just have had no processor.
+ * A wait ends when the slower scan has advanced by BLOCKS_PER_WAIT blocks,
+ * which is two steps, or earlier.  A wait of LONG_WAIT_MS or less says nothing
+ * about the slower scan: its process may just have had no processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10
@@ -141,7 +145,7 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 
 /*
  * cost_of_reads_counts
- *		Do reads cost so much that saving them may pay?
+ *		Do reads cost enough that saving them may pay?
  */
 bool
 cost_of_reads_counts(const ScanCost *cost)
@@ -152,7 +156,7 @@ cost_of_reads_counts(const ScanCost *cost)
 /*
  * cost_take_pace
  *		The scan is at this position now.  Returns its pace, in ns for a block,
- *		since its pace was last taken; or 0 if that was less than
+ *		since the pace was last taken; or 0 if that was less than
  *		BLOCKS_PER_PACE blocks ago.
  */
 uint32
@@ -172,7 +176,7 @@ cost_take_pace(ScanCost *cost, int64 position)
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
 
-/* The part of its time that this process had no processor. */
+/* The part of the scan's own time in which this process had no processor. */
 static double
 part_without_cpu(const ScanCost *cost)
 {
@@ -184,8 +188,8 @@ part_without_cpu(const ScanCost *cost)
 
 /*
  * cost_wait_pays
- *		Does it pay for a scan with my_pace to wait for one with its_pace?  See
- *		C above.
+ *		Does it pay for a scan with the pace my_pace to wait for one with the
+ *		pace its_pace?  See C above.
  */
 bool
 cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)

@@ -25,13 +25,15 @@ typedef struct ScanCost
 	instr_time	paused;			/* when its present pause began; or zero */
 	double		cpu_ms_at_start;	/* CPU time of the process when the scan
 									 * began */
-	double		waited_ms;		/* time of its waits for other scans */
-	double		waited_since_step_ms;	/* part of it since its last step */
+	double		waited_ms;		/* time that it waited for other scans */
+	double		waited_since_step_ms;	/* part of waited_ms, since its last
+										 * step */
 	uint32		pace_while_waiting; /* pace of the slower scan in a long wait,
 									 * in ns for a block; reset to 0 when this
 									 * scan takes its own pace again */
 	int64		pace_position;	/* position where its pace was last taken */
-	double		pace_taken_ms;	/* when that was, in the scan's own time */
+	double		pace_taken_ms;	/* the scan's own time when its pace was last
+								 * taken */
 } ScanCost;
 
 extern void cost_begin(ScanCost *cost, int64 position);

@@ -5,10 +5,10 @@
  *
  *	    named DSM segment          DSA area
  *	    +---------------+        +-----------------------------------------+
- *	    | area    ------+------->| stats      stats.c: and a dshash        |
+ *	    | area    ------+------->| stats      stats.c: also in a dshash    |
  *	    | parts[] ------+------->| live       live_rings.c: places         |
  *	    | off_count     |        | escapes    escape_log.c: the log        |
- *	    +---------------+        | facts      scan_facts.c: lists       |
+ *	    +---------------+        | facts      scan_facts.c: lists          |
  *	                             | share      sharing.c: members           |
  *	                             | progress   progress.c: places           |
  *	                             +-----------------------------------------+
@@ -18,10 +18,10 @@
  * a new library in one cluster never use the same segment.  Each part is made
  * by the first process that needs it.
  *
- * A user's query never fails because shared memory can't be had.  What may
- * fail for that reason while a query runs is called through shared_try().  At
- * the first failure, shared_try() warns, and from then on the session does
- * without shared memory.
+ * A user's query never fails because shared memory can't be had.  If a
+ * function may fail for that reason while a query runs, it is called through
+ * shared_try().  At the first failure, shared_try() warns, and from then on
+ * the session does without shared memory.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -37,9 +37,9 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-/* To be changed whenever anything in shared memory changes. */
+/* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"9"
+#define RINGCTL_LAYOUT	"10"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
@@ -103,8 +103,8 @@ shared_attach(void)
 		ResourceOwner owner = CurrentResourceOwner;
 
 		/*
-		 * If this fails, the transaction may go on: then its resource owner
-		 * must not hold anything of the area.
+		 * If this fails, the transaction may go on all the same.  In that
+		 * case its resource owner must not hold anything of the area.
 		 */
 		CurrentResourceOwner = NULL;
 		area = dsa_create(state->tranche);
@@ -138,8 +138,8 @@ shared_tranche(void)
 /*
  * shared_part
  *		Returns a part of the shared memory.  If the part does not exist yet,
- *		allocates "size" zeroed bytes and calls init().  Raises an error if
- *		that can't be done.
+ *		allocates "size" zeroed bytes and calls init() with them.  Raises an
+ *		error if that can't be done.
  */
 void *
 shared_part(SharedPart which, Size size, SharedInit init)
@@ -189,15 +189,15 @@ is_wanted(const ErrorData *error)
  *		it was called and has succeeded.
  *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
- * changed, but nothing else.  All LWLocks are released then, so none may have
- * been held before.  The executor holds none when it asks a node for a row,
- * and a read stream holds none when it asks for a block.  But the caller of
- * the executor may hold one: an index locks a page while it calls a support
- * function, which may run a query.  In this case the function is not called,
- * so the scans of that query are not counted.
+ * changed, but nothing else.  After a failure all LWLocks are released, so the
+ * caller must not hold any.  The executor holds none when it asks a node for a
+ * row, and a read stream holds none when it asks for a block.  But the caller
+ * of the executor may hold one: an index locks a page while it calls a support
+ * function, which may run a query.  In this case shared_try() does not call
+ * the function, so the scans of that query are not counted.
  *
- * This is also called while a transaction is aborted.  Interrupts are held off
- * then, and must still be held off after an error.
+ * This is also called while a transaction is aborted.  At that time interrupts
+ * are held off, and they must still be held off after an error.
  */
 bool
 shared_try(void (*function) (void *arg), void *arg)

@@ -26,7 +26,7 @@ typedef enum SharedPart
 
 #define NUM_SHARED_PARTS	(PART_PROGRESS + 1)
 
-/* Initializes a new part, which no other process can see yet. */
+/* Initializes a new part.  No other process can see the part yet. */
 typedef void (*SharedInit) (void *part);
 
 extern void shared_attach(void);

@@ -6,7 +6,7 @@
  * The log is a circle of entries in shared memory: a new entry takes the place
  * of the oldest one.  The log is made when the first buffer escapes.
  *
- *	      written: number of the newest entry
+ *	      written: the last number that was taken
  *	         |
  *	  +---+--v+---+---+---+---+---+
  *	  | 8 | 9 | 3 | 4 | 5 | 6 | 7 |    number: 1, 2, 3 ...; 0 while it changes
@@ -14,10 +14,11 @@
  *
  * When a buffer escapes from a scan's ring, the scan must not wait for readers
  * of the log or for other scans, so there is no lock.  A writer takes the next
- * number, which determines its entry.  It may write to the entry if it can
- * change the entry's number from an older one to 0.  When it has written the
- * entry, it sets the entry's number to its own.  A reader copies an entry, and
- * checks that the entry's number has not changed meanwhile.
+ * number, which determines its entry.  The writer may write to the entry if it
+ * can change the entry's number from an older one to 0.  When it has written
+ * the entry, it sets the entry's number to the one that it took.  A reader
+ * copies an entry, and checks that the entry's number has not changed
+ * meanwhile.
  *
  * The log does not say whether a buffer still holds the page that it held when
  * it escaped.  Readers of the log have to look at the buffer.
@@ -96,8 +97,9 @@ entry_of(uint64 number)
 
 /*
  * escapes_log
- *		A buffer has escaped.  Does not throw, and waits only if the log has to
- *		be made first.  Does nothing if this process has no shared memory.
+ *		Log that a buffer has escaped.  Does not throw, and waits only if the
+ *		log has to be made first.  Does nothing if this process has no shared
+ *		memory.
  */
 void
 escapes_log(const Escape *escape)
@@ -114,8 +116,8 @@ escapes_log(const Escape *escape)
 	old = pg_atomic_read_u64(&entry->number);
 
 	/*
-	 * Give up if another writer has this entry.  It is a whole circle behind,
-	 * or ahead.
+	 * Give up if another writer has this entry: one that is a whole circle
+	 * behind us, or ahead of us.
 	 */
 	if (old > number || (old == 0 && number > escapes->nentries) ||
 		!pg_atomic_compare_exchange_u64(&entry->number, &old, 0))
@@ -167,14 +169,14 @@ escapes_read(Escape **result)
 	return n;
 }
 
-/* Number of entries that were dropped because the log was full. */
+/* Number of entries that were overwritten, or not written. */
 int64
 escapes_dropped(void)
 {
 	return has_log() ? pg_atomic_read_u64(&escapes->dropped) : 0;
 }
 
-/* Reset that number to zero. */
+/* Reset the number of dropped entries to zero. */
 void
 escapes_reset_dropped(void)
 {

@@ -19,7 +19,7 @@ typedef struct Escape
 	BufferTag	tag;			/* page in the buffer when it escaped */
 	Oid			datid;
 	Oid			relid;
-	RingSlotState reason;		/* SLOT_PINNED, SLOT_DIRTY or SLOT_ADOPTED */
+	EscapeReason reason;		/* never ESCAPE_NONE */
 	int			pid;			/* process that had the ring */
 	TimestampTz escaped_at;
 } Escape;

@@ -3,7 +3,7 @@
  * kill_switch.c
  *	  The kill switch: is pg_ringctl on, now and in the middle of a scan?
  *
- * A backend reloads its configuration between commands only, so a scan that
+ * A backend reloads its configuration only between commands, so a scan that
  * runs for an hour does not see pg_ringctl.enabled change.  It learns of the
  * change in two other ways:
  *
@@ -39,12 +39,15 @@
 #include "utils/conffiles.h"
 #include "utils/guc_tables.h"
 
-/* While a reload is pending, read the files once in this time. */
+/* While a reload is pending, read the files at most once in this time. */
 #define LOOK_INTERVAL_MS	500
 
 #define ENABLED_NAME		"pg_ringctl.enabled"
 
-/* In a parallel worker: was it off before the leader's "on" was restored? */
+/*
+ * In a parallel worker: was "enabled" off until the leader's value was
+ * restored?
+ */
 static bool off_in_postmaster = false;
 
 /* What this process last read in the files, while a reload was pending. */
@@ -130,9 +133,9 @@ files_say_off(void)
 }
 
 /*
- * The same, but reads the files at most once in LOOK_INTERVAL_MS.  When they
- * say "off" for the first time, increments the shared count: once, not for
- * every scan that this statement begins.
+ * The same, but read the files at most once in LOOK_INTERVAL_MS.  When they
+ * say "off" for the first time, increment the shared count.  This is done
+ * once, not for every scan that this statement begins.
  */
 static bool
 files_said_off(pg_atomic_uint32 *off_count)

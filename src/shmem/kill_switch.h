@@ -19,8 +19,8 @@ typedef struct EnabledMark
 {
 	pg_atomic_uint32 *shared_count; /* shared count of how often pg_ringctl
 									 * was switched off; NULL: there is none */
-	uint32		off_count;		/* the same when the reader started */
-	bool		switched_off;	/* was it switched off since? */
+	uint32		off_count;		/* its value when the reader started */
+	bool		switched_off;	/* was pg_ringctl switched off since then? */
 } EnabledMark;
 
 extern void enabled_assign(bool newval, void *extra);

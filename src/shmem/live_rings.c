@@ -17,16 +17,17 @@
  * A process makes its segment when its first ring begins, and the segment
  * vanishes when the process exits.  The segment's size is a constant, so no
  * user can make a session use more.  If there is no room for a ring, the ring
- * is in private memory: it works, but is not shown, and is counted as such.
- * If there is room for the ring but not for its slots, only the slots are in
- * private memory.
+ * is in private memory: it works, but other sessions do not see it, and it is
+ * counted as not shown.  If there is room for the ring but not for its slots,
+ * only the slots are in private memory.
  *
  * There is no lock.  Only the process itself writes to its segment.  When a
  * ring takes the place of another one, the process sets "shown" to 0, writes
- * everything else, and then sets "shown" to the number of the new ring.  A
- * reader copies a ring, and then checks that "shown" has not changed; if it
- * has, the copy is void.  (A ring that starts another pass keeps its number.
- * A copy made at that moment may have parts of both passes.)
+ * everything else, and then sets "shown" to the number of the new ring.
+ * Another session that reads a ring copies it, and then checks that "shown"
+ * has not changed; if it has, the copy is void.  (A ring that starts another
+ * pass keeps its number.  A copy made at that moment may have parts of both
+ * passes.)
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -48,7 +49,7 @@
 
 /*
  * Most slots that these rings have together: 128 kB.  With default settings, a
- * ring that sizes itself may grow to some 2,900 buffers.
+ * ring that sizes itself may grow to some 2,500 buffers.
  */
 #ifndef MAX_SLOTS
 #define MAX_SLOTS		4096
@@ -60,7 +61,7 @@ struct LiveRing
 	LiveInfo	info;
 	RingPublic	public;
 	int			first_slot;		/* index of its first slot in the segment */
-	int			nslots;			/* 0: it has none there */
+	int			nslots;			/* number of slots there; may be 0 */
 	/* the following is used by the owner only */
 	bool		in_use;
 	bool		private;		/* the ring is in private memory */
@@ -153,8 +154,8 @@ make_segment(void *arg pg_attribute_unused())
 	LiveSegment *new;
 
 	/*
-	 * If this fails, the transaction may go on: then its resource owner must
-	 * not hold anything of the segment.
+	 * If this fails, the transaction may go on all the same.  In that case
+	 * its resource owner must not hold anything of the segment.
 	 */
 	CurrentResourceOwner = NULL;
 	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
@@ -275,10 +276,11 @@ live_leave(LiveRing *ring)
 
 /*
  * live_new_ringid
- *		Returns a number for a ring.  No other ring gets the same number while
- *		the server runs.  Returns 0 if this process can't show rings.
+ *		Returns a number for a ring, which no other ring gets while the server
+ *		runs; or 0 if this process can't show rings.
  *
- * Each place counts for itself, so that sessions do not contend for a counter.
+ * Each process counts its own rings, so that sessions do not contend for a
+ * counter.
  */
 uint64
 live_new_ringid(void)

@@ -13,8 +13,8 @@
  *	      |      +-- blocks_done: the process and its parallel workers
  *	      +--------- the rest: the process that runs the command
  *
- * A lock protects all places, except for blocks_done, to which the processes
- * add without the lock.  A command changes the rest only a few times.
+ * A lock protects the places, except for blocks_done, to which the processes
+ * add without the lock.  All else is changed only a few times in a command.
  *
  * If there is no shared memory, the command runs, and shows no progress.
  *
@@ -25,7 +25,6 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "common/relations.h"
 #include "compat.h"
 #include "miscadmin.h"
 #include "shmem/area.h"
@@ -109,7 +108,7 @@ progress_begin(ProgressCommand command, Oid relid)
 	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
 	memset(&place->progress, 0, sizeof(Progress));
 	place->progress.pid = MyProcPid;
-	place->progress.datid = relations_database(relid);
+	place->progress.datid = MyDatabaseId;
 	place->progress.relid = relid;
 	place->progress.command = command;
 	place->progress.phase = PHASE_INITIALIZING;
@@ -141,14 +140,13 @@ progress_set_relation(Oid relid)
 	if (place == NULL)
 		return;
 	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
-	place->progress.datid = relations_database(relid);
 	place->progress.relid = relid;
 	LWLockRelease(&part->lock);
 }
 
 /*
  * progress_set_phase
- *		The command is in this phase now, and this number of workers helps.
+ *		The command is in this phase now, and this number of workers help.
  */
 void
 progress_set_phase(ProgressPhase phase, int workers)
@@ -165,7 +163,7 @@ progress_set_phase(ProgressPhase phase, int workers)
 /*
  * progress_add
  *		This process has read this number of blocks.  A parallel worker adds
- *		them to its leader's.
+ *		them to the count of its leader's command.
  */
 void
 progress_add(int64 blocks)

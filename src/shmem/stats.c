@@ -16,10 +16,10 @@
  * backend exits or reads the statistics itself.
  *
  * If a query fails, its readers end while the transaction is aborted.  They
- * flush, too, by the same rules, but no memory may be allocated then.  So the
- * pending entry and the row are made when the backend begins to read a
- * relation for the first time.  If the row was removed since, the counts stay
- * pending.
+ * flush, too, by the same rules, but at that time memory must not be
+ * allocated.  So the pending entry and the row are made when the backend
+ * begins to read a relation for the first time.  If the row has been removed
+ * since then, the counts stay pending.
  *
  * The number of rows is limited.  If there is no room for a row, the 5 % of
  * the rows that were used least recently are removed, as in
@@ -45,13 +45,13 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* Flush at the end of a transaction that has read this number of blocks, */
+/* Flush at the end of a transaction if this number of blocks was read. */
 #define FLUSH_BLOCKS		1000
 
-/* or if at least this time has passed since the last flush. */
+/* Also flush then if at least this time has passed since the last flush. */
 #define FLUSH_INTERVAL_MS	1000
 
-/* When there is no room for a row, this part of the rows is removed. */
+/* When there is no room for a row, this percentage of the rows is removed. */
 #define DEALLOC_PERCENT		5
 
 /* Counts of this backend that are not yet in shared memory. */
@@ -79,7 +79,10 @@ typedef struct Pending
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* At the end of a transaction no more pending entries than this are kept. */
+/*
+ * If there are more pending entries than this at the end of a transaction, and
+ * all were flushed, they are freed.
+ */
 #define MAX_PENDING		1000
 
 /* A row as it is in the hash table; the key comes first. */
@@ -161,8 +164,8 @@ compare_times(const void *a, const void *b)
 }
 
 /*
- * Of the rows that were used least recently, how_many are to be removed: when
- * was the last of these used?  The lock is held.
+ * The how_many rows that were used least recently are to be removed.  Returns
+ * when the last of these was used.  The lock is held.
  */
 static TimestampTz
 dealloc_horizon(int64 how_many)
@@ -209,7 +212,9 @@ dealloc_rows(void)
 	dshash_seq_term(&seq);
 }
 
-/* Add a row, make room for it if need be, and return it locked. */
+/*
+ * Add a row, after making room for it if necessary, and return the row locked.
+ */
 static SharedRow *
 add_row(const StatsKey *key)
 {
@@ -248,8 +253,9 @@ add_counters(StatsCounters *sum, const StatsCounters *counters)
 }
 
 /*
- * Move pending counts to their rows.  If there is no row, add one if add_rows;
- * otherwise the counts stay pending.  Returns whether any are still pending.
+ * Move pending counts to their rows.  If there is no row for them, add one if
+ * add_rows is true, or else leave them pending.  Returns whether any counts
+ * are still pending.
  */
 static bool
 flush_to_rows(bool add_rows)
@@ -289,8 +295,8 @@ flush_to_rows(bool add_rows)
 
 /*
  * Move pending counts to shared memory.  Begin with the rows that exist, so
- * that none of these is removed to make room for a new one.  If only_found, do
- * no more than that, which needs no memory.
+ * that none of these is removed to make room for a new one.  If only_found is
+ * true, do no more than that: it needs no memory.
  */
 static void
 flush_pending(void *arg)
@@ -304,7 +310,10 @@ flush_pending(void *arg)
 	pending_blocks = 0;
 }
 
-/* Flush if anything is pending.  While a transaction aborts: only_found. */
+/*
+ * Flush if anything is pending.  only_found must be true while a transaction
+ * aborts.
+ */
 static void
 flush(bool only_found)
 {
@@ -334,7 +343,7 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 		case XACT_EVENT_PRE_PREPARE:
 			if (is_due())
 				flush(false);
-			/* No reader is running that would need its entry. */
+			/* No reader is running, so no entry is needed. */
 			if (!is_pending && pending->members > MAX_PENDING)
 				pending_reset(pending);
 			break;
@@ -345,9 +354,9 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 
 /*
  * The process exits.  End an open transaction first: this also ends its
- * readers, which add their counts.  Moreover, an error in flush() is fatal
- * now, and the callbacks that come after this one must not find a transaction
- * open.
+ * readers, which add their counts.  Moreover, an error in flush() is fatal at
+ * this time, and the callbacks that come after this one must not find an open
+ * transaction.
  */
 static void
 at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
@@ -357,8 +366,9 @@ at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 }
 
 /*
- * Make a row, if there is none yet.  If other rows must be removed for it,
- * flush first, so that rows which this backend has just used are not removed.
+ * Make a row, if there is none yet.  If other rows must be removed to make
+ * room, flush first, so that rows which this backend has just used are not
+ * removed.
  */
 static void
 prepare_row(void *arg)
@@ -409,8 +419,8 @@ stats_prepare(ReaderKind kind, Oid relid)
 
 /*
  * stats_add
- *		Add what a reader did to what is pending.  Needs no memory.  Does
- *		nothing if stats_prepare() was not called for the reader.
+ *		Add the counts of a reader to what is pending.  Allocates no memory.
+ *		Does nothing if stats_prepare() was not called for the reader.
  */
 void
 stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
@@ -466,8 +476,8 @@ stats_read(StatsRow **result)
 
 /*
  * stats_read_info
- *		How many rows are there, how many were removed since all were last
- *		reset, and when was that?
+ *		Get the number of rows, the number of rows removed since all were last
+ *		reset, and the time of that reset.
  */
 void
 stats_read_info(StatsInfo *info)

@@ -24,7 +24,7 @@
 	KIND(READER_INDEXSCAN, "indexscan") \
 	KIND(READER_TOAST, "toast") \
 	KIND(READER_COPY, "copy") \
-	KIND(READER_INDEX_BUILD, "index build") \
+	KIND(READER_INDEX_BUILD, "index_build") \
 	KIND(READER_PREWARM, "prewarm")
 
 #define READER_KIND_MEMBER(kind, name)	kind,
@@ -64,7 +64,7 @@ typedef struct StatsRow
 /* Numbers about the statistics themselves. */
 typedef struct StatsInfo
 {
-	int64		relations;		/* number of rows */
+	int64		relations;		/* number of rows, not of relations */
 	int64		dealloc;		/* rows removed because there was no room */
 	TimestampTz stats_reset;	/* when all rows were last reset */
 } StatsInfo;

@@ -19,8 +19,8 @@
 
 /*
  * put_counts
- *		Set the columns blocks, blks_hit and those of RING_COUNTS; times are in
- *		ms.  Returns the number of these columns.
+ *		Set the columns blocks and blks_hit, and those of RING_COUNTS; times
+ *		are in ms.  Returns the number of these columns.
  */
 static inline int
 put_counts(Datum *values, const RingCounts *counts)

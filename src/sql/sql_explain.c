@@ -44,7 +44,7 @@ PG_FUNCTION_INFO_V1(pg_ringctl_resolve);
 static int	extension_id = -1;
 static explain_per_node_hook_type prev_explain_per_node = NULL;
 
-/* The option as the user gave it, in the memory of the ExplainState. */
+/* The option RING as the user gave it, in the memory of the ExplainState. */
 typedef struct RingOption
 {
 	bool		ring;
@@ -68,8 +68,9 @@ ring_is_wanted(ExplainState *es)
 }
 
 /*
- * Print which ring; in text: "Ring: 1792kB (224 buffers)  Source: chosen".
- * reason: why this one, or NULL.
+ * Print which ring a scan has or would get.  In text this is "Ring: 1792kB
+ * (224 buffers)  Source: chosen".  reason: why the scan gets this ring; or
+ * NULL.
  */
 static void
 print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason)
@@ -88,8 +89,9 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 	}
 
 	ExplainIndentText(es);
-	appendStringInfo(es->str, "Ring: %lldkB (%d buffers)  Source: %s", (long long) kb,
-					 nbuffers, policy_source_name(source));
+	appendStringInfo(es->str, ngettext("Ring: %lldkB (%d buffer)  Source: %s",
+									   "Ring: %lldkB (%d buffers)  Source: %s", nbuffers),
+					 (long long) kb, nbuffers, policy_source_name(source));
 	if (reason)
 		appendStringInfo(es->str, "  Reason: %s", reason);
 	appendStringInfoChar(es->str, '\n');
@@ -228,9 +230,8 @@ print_facts(ExplainState *es, List *all)
 }
 
 /*
- * Print which ring a scan of the relation would get now.  If the scan was
- * executed, which ps->instrument shows, it had none, though it would get one:
- * print why.
+ * Print which ring a scan of the relation would get now.  But for EXPLAIN
+ * ANALYZE, if the scan would get a ring, print why it had none.
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
@@ -263,18 +264,22 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, "left before it had read enough");
 }
 
-/* The same for the read-ahead of an index scan. */
+/* The same for an index scan, which may read ahead without a ring. */
 static void
-print_no_read_ahead(ExplainState *es, const char *reason)
+print_no_read_ahead(ExplainState *es, Relation rel, const char *reason)
 {
-	if (es->format == EXPLAIN_FORMAT_TEXT)
+	if (!policy_reads_ahead(rel))
+		print_no_ring(es, reason);
+	else if (es->format == EXPLAIN_FORMAT_TEXT)
 	{
 		ExplainIndentText(es);
 		appendStringInfo(es->str, "Read Ahead: none  Reason: %s\n", reason);
-		return;
 	}
-	ExplainPropertyBool("Attached", false, es);
-	ExplainPropertyText("Reason", reason, es);
+	else
+	{
+		ExplainPropertyBool("Attached", false, es);
+		ExplainPropertyText("Reason", reason, es);
+	}
 }
 
 /* Print what the index scan has read ahead; if all is NIL, why it has not. */
@@ -290,8 +295,8 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 	{
 		if (untouched == NULL)
 			untouched = executor_exclusion(ps);
-		print_no_read_ahead(es, untouched ? untouched : es->analyze ?
-							"few pages were missed" : "no page was missed yet");
+		print_no_read_ahead(es, rel, untouched ? untouched : es->analyze ?
+							"few pages were missed" : "only after some pages were missed");
 		return;
 	}
 	foreach(lc, all)
@@ -319,7 +324,9 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 static const char *
 group_name(const PlanState *ps)
 {
-	return executor_reads_ahead(ps) ? "Read Ahead" : "Ring";
+	return executor_reads_ahead(ps) &&
+		policy_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
+		"Read Ahead" : "Ring";
 }
 
 static void
@@ -395,8 +402,8 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
 /*
  * pg_ringctl_last_scans()
  *
- * Returns the scans of this session's last statement that had any: one row for
- * each scan and each process that took part in the scan.
+ * Returns the scans of this session's last statement that had scans with a
+ * reader: one row for each scan and each process that took part in the scan.
  */
 Datum
 pg_ringctl_last_scans(PG_FUNCTION_ARGS)
@@ -463,8 +470,8 @@ put_resolved(ReturnSetInfo *rsinfo, Relation rel)
  * pg_ringctl_resolve(relation regclass)
  *
  * Returns which ring a sequential scan of the relation, or of each of its
- * partitions, would get now in this session, and why.  If its scans are not
- * touched, the columns of the ring are null.
+ * partitions, would get now in this session, and why.  If scans of the
+ * relation are not touched, the columns of the ring are null.
  */
 Datum
 pg_ringctl_resolve(PG_FUNCTION_ARGS)

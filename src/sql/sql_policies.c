@@ -25,8 +25,8 @@ PG_FUNCTION_INFO_V1(pg_ringctl_drop_all_policies);
 PG_FUNCTION_INFO_V1(pg_ringctl_parse_policy);
 
 /*
- * The value of an argument that may be text or an integer, as text; NULL if it
- * is null.
+ * The value of an argument that may be text, an integer or a boolean, as text;
+ * NULL if it is null.
  */
 static char *
 get_setting(FunctionCallInfo fcinfo, int argno, const char *name)
@@ -43,6 +43,8 @@ get_setting(FunctionCallInfo fcinfo, int argno, const char *name)
 		case VARCHAROID:
 		case BPCHAROID:
 			return text_to_cstring(PG_GETARG_TEXT_PP(argno));
+		case BOOLOID:
+			return pstrdup(PG_GETARG_BOOL(argno) ? "on" : "off");
 		case INT2OID:
 			return psprintf("%d", PG_GETARG_INT16(argno));
 		case INT4OID:
@@ -58,9 +60,11 @@ get_setting(FunctionCallInfo fcinfo, int argno, const char *name)
 
 /*
  * pg_ringctl_set_policy(relation regclass, scan_ring "any",
- *						 scan_threshold "any", dirty_pages text)
+ *						 scan_threshold "any", dirty_pages text,
+ *						 index_read_ahead boolean)
  * pg_ringctl_set_policy(relation regclass, scan_ring text,
- *						 scan_threshold text, dirty_pages text)
+ *						 scan_threshold text, dirty_pages text,
+ *						 index_read_ahead boolean)
  *
  * Sets the relation's policy, and replaces the old one.  NULL: the policy does
  * not have this setting.

@@ -2,7 +2,7 @@
  *
  * sql_pool.c
  *	  Show the buffer pool as scans have left it: which buffers have escaped,
- *	  and which relations have pages there; and evict buffers that have
+ *	  and which relations have pages in the pool.  Evict buffers that have
  *	  escaped.
  *
  * Every buffer is in one of these states:
@@ -12,7 +12,7 @@
  *	    other        it has some other page, or is free
  *
  * Buffer headers are read in the same way as in pg_buffercache: each under its
- * own lock.  So no session is stopped, and the result as a whole does not show
+ * own lock.  So no session is stopped, but the result as a whole does not show
  * a single moment.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
@@ -133,7 +133,9 @@ mark_rings(uint8 *marks)
 		{
 			RingSlot   *slot = &views[i].slots[n];
 
-			/* The slot may be changing, so its buffer may not be valid. */
+			/*
+			 * The slot may be changing, so its buffer number may be invalid.
+			 */
 			if (slot->buffer > 0 && slot->buffer <= NBuffers &&
 				has_page(slot->buffer, &slot->tag, &header))
 				marks[slot->buffer - 1] |= BUFFER_IN_RING;
@@ -144,8 +146,8 @@ mark_rings(uint8 *marks)
 
 /*
  * Mark the buffers that are in rings and those that have escaped, in palloc'd
- * *marks.  Also put the log's entries of those that have escaped into palloc'd
- * *escaped, and return their number.
+ * *marks.  Also put the log entries of the escaped buffers into palloc'd
+ * *escaped, and return the number of these entries.
  */
 static int
 find_escaped(uint8 **marks, Escape **escaped)
@@ -158,7 +160,7 @@ find_escaped(uint8 **marks, Escape **escaped)
 	*marks = palloc_extended(NBuffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	mark_rings(*marks);
 
-	/* The newest entries come first.  Skip older entries of the same buffer. */
+	/* The newest entries come first; skip older entries of a buffer. */
 	nlogged = escapes_read(escaped);
 	for (int i = 0; i < nlogged; i++)
 	{
@@ -175,10 +177,10 @@ find_escaped(uint8 **marks, Escape **escaped)
 }
 
 static const char *
-reason_name(RingSlotState reason)
+reason_name(EscapeReason reason)
 {
-	return reason == SLOT_DIRTY ? "dirty" :
-		reason == SLOT_ADOPTED ? "adopted" : "pinned";
+	return reason == ESCAPE_DIRTY ? "dirty" :
+		reason == ESCAPE_ADOPTED ? "adopted" : "pinned";
 }
 
 static void
@@ -231,9 +233,9 @@ pg_ringctl_escapes(PG_FUNCTION_ARGS)
 }
 
 /*
- * Evict a buffer that has escaped, unless another process pins it or has used
- * it again.  If the buffer gets another page just before the eviction, that
- * page is evicted, which costs no more than a read.
+ * Evict a buffer that has escaped, unless a process pins it or has used it
+ * again.  If the buffer gets another page just before the eviction, that page
+ * is evicted, which costs no more than a read.
  */
 static bool
 evict_escaped(const Escape *escape, bool *flushed)
@@ -241,14 +243,14 @@ evict_escaped(const Escape *escape, bool *flushed)
 	Header		header;
 
 	return has_page(escape->buffer, &escape->tag, &header) &&
-		escape->reason != SLOT_ADOPTED &&
+		escape->reason != ESCAPE_ADOPTED &&
 		header.refcount == 0 && header.usagecount <= 1 &&
 		compat_evict_unpinned_buffer(escape->buffer, header.dirty, flushed);
 }
 
 /*
  * Evict the buffers that pg_ringctl_escapes() shows, except for those that are
- * pinned or adopted.  If relids is not NIL, evict only those of these
+ * pinned or adopted.  If relids is not NIL, evict only buffers of these
  * relations of this database.
  */
 static Datum
@@ -501,8 +503,8 @@ draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 /*
  * Returns a picture of the buffer pool, as text.  Each glyph stands for a
  * bucket of buffers, and says what most of these buffers are.  A legend with
- * exact numbers follows.  The buffers of the relation, if it is not NULL, stand
- * out.
+ * exact numbers follows.  If relation is not NULL, the buffers of that
+ * relation stand out.
  */
 static Datum
 map(FunctionCallInfo fcinfo, int width, const Locators *relation)
@@ -549,8 +551,8 @@ pg_ringctl_map(PG_FUNCTION_ARGS)
 /*
  * pg_ringctl_map_relation(relation regclass, width integer)
  *
- * Returns the same picture.  The buffers of the relation, or of its partitions,
- * stand out.
+ * Returns the same picture, in which the buffers of the relation, or of its
+ * partitions, stand out.
  */
 Datum
 pg_ringctl_map_relation(PG_FUNCTION_ARGS)

@@ -71,8 +71,8 @@ put_ring(ReturnSetInfo *rsinfo, const LiveView *view)
 /*
  * pg_ringctl_rings()
  *
- * Returns one row for each ring, of any session, that a stream reads through
- * now.  No session waits for this function.
+ * Returns one row for each reader, of any session, that reads now, with its
+ * ring if it has one.  No session waits for this function.
  */
 Datum
 pg_ringctl_rings(PG_FUNCTION_ARGS)
@@ -101,7 +101,10 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 	bool		empty;
 	int			i = 0;
 
-	/* The slot is empty, or it is changing and its buffer is not valid. */
+	/*
+	 * The slot is empty, or it is changing, so that its buffer number is
+	 * invalid.
+	 */
 	empty = slot->buffer <= 0 || slot->buffer > NBuffers;
 
 	values[i++] = Int64GetDatum(view->ringid);
