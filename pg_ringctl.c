@@ -248,7 +248,7 @@ _PG_init(void)
 	define_scan_params();
 	define_system_params();
 	MarkGUCPrefixReserved("pg_ringctl");
-	labels_register();
+	labels_init();
 
 	/* On a server that we don't know, do nothing, and raise no error. */
 	if (ring_check_server())
@@ -257,4 +257,6 @@ _PG_init(void)
 		utility_install_hooks();
 		explain_install_hooks();
 	}
+	else
+		labels_accept();
 }

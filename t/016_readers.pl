@@ -11,6 +11,16 @@
 #   logical replication are as in the server.
 # - Indexes that are built through a ring are complete, also beside writers, in
 #   parallel, and concurrently.
+# - Parallel scans are counted once, and each process keeps to its ring.
+# - What other sessions do to a table in the middle of a scan changes neither what
+#   is read nor where it is read.  A COPY shows the server's progress.
+# - A COPY that is interrupted, or whose client is gone, leaves nothing behind.
+# - Triggers may read the table that is written, functions the table that is scanned,
+#   and a query may scan a table by several nodes.
+# - A command is refused because a table is in use exactly where the server refuses it.
+# - Other libraries find heap's routine after our scans, may scan on in the middle of
+#   these, and may put a routine of their own into its place.
+# - An empty pool gets warm.
 
 use strict;
 use warnings FATAL => 'all';
@@ -53,7 +63,19 @@ small_tables_are_dumped_through_a_ring();
 row_level_security_and_privileges();
 partitioned_tables();
 indexes_are_complete();
+other_sessions_change_the_table();
+interrupted_copies();
+subtransactions();
+tables_in_use_by_several();
+commands_on_tables_in_use();
+SKIP:
+{
+	my $reason = why_not_compile();
+	skip $reason, 1 if $reason;
+	other_libraries();
+}
 nothing_is_pinned($node, $_, 'at the end') foreach qw(hot varied values_of leaf_1);
+empty_pool_gets_warm();
 $node->stop;
 log_is_clean($node, 'readers');
 
@@ -148,8 +170,8 @@ sub hot_pages_stay
 		[ 'copy', 'COPY to the client', $table, run_sql('COPY cold TO STDOUT') ],
 		[ 'copy', 'pg_dump', $table, $dump ],
 		[ 'tidrangescan', 'TID range', $table, run_sql(q(SET enable_seqscan = off; SELECT sum(id) FROM cold WHERE ctid >= '(0,0)')) ],
-		[ 'index build', 'CREATE INDEX', $table, run_sql('CREATE INDEX ON cold (id)') ],
-		[ 'index build', 'CREATE INDEX, asking for workers', $serial, run_sql('SET max_parallel_maintenance_workers = 2; CREATE INDEX ON cold (id)') ],
+		[ 'index_build', 'CREATE INDEX', $table, run_sql('CREATE INDEX ON cold (id)') ],
+		[ 'index_build', 'CREATE INDEX, asking for workers', $serial, run_sql('SET max_parallel_maintenance_workers = 2; CREATE INDEX ON cold (id)') ],
 		[ 'toast', 'TOAST', $values, run_sql(q(SELECT count(*) FROM cold WHERE body > '')) ],
 		[ 'toast', 'COPY of TOAST values', $values, run_sql("COPY cold TO '$dir/cold'") ]);
 
@@ -481,7 +503,7 @@ END $$));
 				finish_query($writer);
 				$writer->{stderr} = '';
 			}
-			is( counters($node, 'rows', 'scans > 0, escapes_pinned + escapes_dirty', 'index build'),
+			is( counters($node, 'rows', 'scans > 0, escapes_pinned + escapes_dirty', 'index_build'),
 				$concurrently && !$workers ? '' : 't|0',		# no hook tells of it
 				"$name: through a ring that is closed");
 			index_is_complete($index, $name);

@@ -42,10 +42,11 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
 #include "common/heap_am.h"
 #include "compat.h"
 #include "lib/ilist.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 
 struct HeapAmSwap
@@ -67,6 +68,11 @@ static TableAmRoutine our_routine;
 
 static dlist_head catches = DLIST_STATIC_INIT(catches);
 static dlist_head holds = DLIST_STATIC_INIT(holds);
+
+static object_access_hook_type prev_object_access = NULL;
+static bool watches_drops = false;	/* is our hook there? */
+
+static void unwatch_drops(void);
 
 /* --- The functions of our routine --- */
 
@@ -111,6 +117,7 @@ end_hold(HeapAmSwap *swap)
 	dlist_delete(&swap->node);
 	swap->over = true;
 	swap_back(swap->rel);
+	unwatch_drops();
 }
 
 /* End a hold, and give its reference back. */
@@ -192,11 +199,65 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 	return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
 }
 
+/* --- Drops --- */
+
+/*
+ * A relation is about to be dropped.  If we hold it, let go, so that our
+ * reference does not prevent the drop.  If the table that owns a TOAST table is
+ * in use, the server itself raises an error.
+ */
+static void
+ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	dlist_mutable_iter iter;
+
+	if (prev_object_access)
+		prev_object_access(access, classId, objectId, subId, arg);
+	if (access != OAT_DROP || classId != RelationRelationId)
+		return;
+	dlist_foreach_modify(iter, &holds)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (swap->relid == objectId)
+			let_go(swap);
+	}
+}
+
+/*
+ * Let drops call us as long as there is a hold.  Otherwise our hook must not be
+ * there: the server does more for each call of a function with a search_path of
+ * its own if there is such a hook.  If another library has put its hook before
+ * ours meanwhile, ours stays.
+ */
+static void
+watch_drops(void)
+{
+	if (watches_drops)
+		return;
+	prev_object_access = object_access_hook;
+	object_access_hook = ringctl_drop;
+	watches_drops = true;
+}
+
+static void
+unwatch_drops(void)
+{
+	if (!dlist_is_empty(&holds) || object_access_hook != ringctl_drop)
+		return;
+	object_access_hook = prev_object_access;
+	watches_drops = false;
+}
+
 /* --- Swaps --- */
 
-/* A relcache entry was invalidated, or all of them if relid is InvalidOid. */
-static void
-relation_invalidated(Datum arg pg_attribute_unused(), Oid relid)
+/*
+ * heap_am_relation_changed
+ *		A relcache entry was invalidated; InvalidOid stands for all of them.
+ *		Called by policies.c: there is room for few callbacks in a backend.
+ */
+void
+heap_am_relation_changed(Oid relid)
 {
 	dlist_mutable_iter iter;
 
@@ -231,7 +292,6 @@ make_routine(void)
 	our_routine.tuple_insert = our_tuple_insert;
 	our_routine.multi_insert = our_multi_insert;
 	our_routine.index_fetch_tuple = our_index_fetch_tuple;
-	CacheRegisterRelcacheCallback(relation_invalidated, (Datum) 0);
 }
 
 /*
@@ -352,6 +412,7 @@ heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
 	swap->owner = CurrentResourceOwner;
 	RelationIncrementReferenceCount(rel);
 	dlist_push_head(&holds, &swap->node);
+	watch_drops();
 	rel->rd_tableam = &our_routine;
 	return swap;
 }
@@ -371,25 +432,6 @@ heap_am_is_held(Oid relid)
 			return true;
 	}
 	return false;
-}
-
-/*
- * heap_am_let_go
- *		The relation is about to be dropped.  If there is a hold on it, end the
- *		hold and give its reference back.
- */
-void
-heap_am_let_go(Oid relid)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &holds)
-	{
-		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
-
-		if (swap->relid == relid)
-			let_go(swap);
-	}
 }
 
 /*

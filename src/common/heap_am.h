@@ -30,6 +30,7 @@ typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void
 /* A relation with functions of ours: see heap_am.c. */
 typedef struct HeapAmSwap HeapAmSwap;
 
+extern void heap_am_relation_changed(Oid relid);
 extern bool heap_am_is_heap(Relation rel);
 extern void heap_am_catch_scan(Relation rel, ScanBegunMtd begun);
 extern void heap_am_catch_insertion(Relation rel, InsertBegunMtd begun);
@@ -37,7 +38,6 @@ extern int	heap_am_ncatches(void);
 extern void heap_am_drop_catches(int keep);
 extern HeapAmSwap *heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg);
 extern bool heap_am_is_held(Oid relid);
-extern void heap_am_let_go(Oid relid);
 extern void heap_am_release(HeapAmSwap *swap);
 extern void heap_am_forget(HeapAmSwap *swap);
 

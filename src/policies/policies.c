@@ -58,6 +58,7 @@
 #include "catalog/pg_seclabel.h"
 #include "commands/seclabel.h"
 #include "common/hashfn.h"
+#include "common/heap_am.h"
 #include "common/relations.h"
 #include "miscadmin.h"
 #include "policies/policies.h"
@@ -70,8 +71,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-
-#define PROVIDER	"pg_ringctl"
 
 /* What was found for a relation: a line of the table above. */
 typedef struct Found
@@ -154,6 +153,7 @@ relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 {
 	Found	   *line;
 
+	heap_am_relation_changed(relid);
 	labels_none = false;
 	invalidations++;
 	line = OidIsValid(relid) ? found_lookup(found, relid) : NULL;
@@ -164,15 +164,32 @@ relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 }
 
 /*
- * labels_register
- *		Register our label provider, and the callback for invalidations.
+ * labels_init
+ *		Begin to watch for changes of relations.
  */
 void
-labels_register(void)
+labels_init(void)
 {
 	found = found_create(TopMemoryContext, 128, NULL);
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
-	register_label_provider(PROVIDER, check_label);
+}
+
+/*
+ * labels_accept
+ *		Register our label provider, if it is not registered yet.
+ *
+ * This is done only when the session names it: otherwise SECURITY LABEL without
+ * a provider would not do any more what it does without this library.
+ */
+void
+labels_accept(void)
+{
+	static bool registered = false;
+
+	if (registered)
+		return;
+	register_label_provider(LABEL_PROVIDER, check_label);
+	registered = true;
 }
 
 /* The relations that have a label of ours, but no more than "most" of them. */
@@ -191,7 +208,7 @@ labelled(Relation labels, int most)
 											RelationGetDescr(labels), &isnull);
 
 		if (form->classoid == RelationRelationId && form->objsubid == 0 &&
-			strcmp(TextDatumGetCString(provider), PROVIDER) == 0)
+			strcmp(TextDatumGetCString(provider), LABEL_PROVIDER) == 0)
 			relids = lappend_oid(relids, form->objoid);
 	}
 	systable_endscan(scan);
@@ -261,7 +278,7 @@ search_policy(Oid relid, RelationPolicy *policy)
 	ListCell   *lc;
 
 	ObjectAddressSet(object, RelationRelationId, relid);
-	label = GetSecurityLabel(&object, PROVIDER);
+	label = GetSecurityLabel(&object, LABEL_PROVIDER);
 	if (label != NULL)
 	{
 		PolicySettings settings;
@@ -414,8 +431,8 @@ labels_set(Oid relid, const char *label)
 
 	ObjectAddressSet(object, RelationRelationId, relid);
 	check_label(&object, label);
-	had_label = GetSecurityLabel(&object, PROVIDER) != NULL;
-	SetSecurityLabel(&object, PROVIDER, label);
+	had_label = GetSecurityLabel(&object, LABEL_PROVIDER) != NULL;
+	SetSecurityLabel(&object, LABEL_PROVIDER, label);
 	CommandCounterIncrement();	/* the same statement may set it again */
 	relation_close(rel, NoLock);
 	return had_label;

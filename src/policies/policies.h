@@ -28,7 +28,11 @@ typedef struct RelationPolicy
 	bool		index_read_ahead;
 } RelationPolicy;
 
-extern void labels_register(void);
+/* The name of our label provider. */
+#define LABEL_PROVIDER	"pg_ringctl"
+
+extern void labels_init(void);
+extern void labels_accept(void);
 extern const RelationPolicy *labels_policy(Oid relid);
 extern bool labels_look_up(Oid relid);
 extern void labels_check_writable(const char *function);

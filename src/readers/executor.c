@@ -146,13 +146,6 @@ executor_expected_blocks(const PlanState *ps)
 	return node_readers[node_reader(ps)].expected_blocks(ps, RelationGetNumberOfBlocks(rel));
 }
 
-/* A node that was taken is called for a row. */
-static TupleTableSlot *
-first_calls(PlanState *ps, int n)
-{
-	return node_readers[node_reader(ps)].first_calls(ps, n);
-}
-
 /*
  * Does the node hand on the rows of its outer node one by one, so that a LIMIT
  * above the node limits the outer node, too?
@@ -198,7 +191,7 @@ take_nodes(PlanState *ps, void *context)
 		(node_readers[reader].exclusion == NULL ||
 		 node_readers[reader].exclusion(ps) == NULL))
 	{
-		node_take(ps);
+		node_take(ps, node_readers[reader].first_calls);
 		if (limit != NULL && executor_reads_ahead(ps))
 			indexscan_note_limit(ps, limit);
 	}
@@ -223,7 +216,7 @@ has_relation_that_matters(const EState *estate)
 	Relation   *rels = estate->es_relations;
 
 	for (int n = (int) estate->es_range_table_size; n > 0; n--, rels++)
-		if (*rels != NULL && policy_may_matter(*rels))
+		if (*rels != NULL && (policy_may_matter(*rels) || toast_may_matter(*rels)))
 			return true;
 	return false;
 }
@@ -252,8 +245,9 @@ prepare_query(QueryDesc *queryDesc)
 		return;
 	if (IsParallelWorker())
 		enabled_listen();
-	executor_watch_runs();
 	take_all_nodes(queryDesc);
+	if (node_nfunctions > 0)
+		executor_watch_runs();
 }
 
 static void
@@ -415,7 +409,6 @@ void
 executor_install_hooks(void)
 {
 	scan_init_readers();
-	node_install(first_calls);
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = ringctl_ExecutorStart;

@@ -26,14 +26,18 @@
 
 int			node_nfunctions = 0;
 
-static ExecProcNodeMtd functions[MAX_FUNCTIONS];
-static TakenNodeMtd call_taken_node = NULL;
+/* A function of nodes, and what is called in its place. */
+static struct
+{
+	ExecProcNodeMtd function;
+	TakenNodeMtd taken_node;
+}			functions[MAX_FUNCTIONS];
 
 #define OURS(n) \
 static TupleTableSlot * \
 ours_##n(PlanState *ps) \
 { \
-	return call_taken_node(ps, n); \
+	return functions[n].taken_node(ps, n); \
 }
 
 OURS(0)
@@ -59,17 +63,6 @@ static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
 };
 
 /*
- * node_install
- *		From now on taken_node is called when a node that was taken is asked
- *		for a row.
- */
-void
-node_install(TakenNodeMtd taken_node)
-{
-	call_taken_node = taken_node;
-}
-
-/*
  * node_take
  *		Take a node: replace its function, number n, by ours[n].
  *
@@ -78,12 +71,13 @@ node_install(TakenNodeMtd taken_node)
  * is if other functions have all MAX_FUNCTIONS numbers.
  */
 void
-node_take(PlanState *ps)
+node_take(PlanState *ps, TakenNodeMtd taken_node)
 {
 	ExecProcNodeMtd function = ps->ExecProcNodeReal;
 	int			n = 0;
 
-	while (n < node_nfunctions && functions[n] != function)
+	while (n < node_nfunctions &&
+		   (functions[n].function != function || functions[n].taken_node != taken_node))
 	{
 		if (ours[n] == function)
 			return;
@@ -92,7 +86,11 @@ node_take(PlanState *ps)
 	if (n == MAX_FUNCTIONS)
 		return;
 	if (n == node_nfunctions)
-		functions[node_nfunctions++] = function;
+	{
+		functions[n].function = function;
+		functions[n].taken_node = taken_node;
+		node_nfunctions++;
+	}
 	ps->ExecProcNodeReal = ours[n];
 	if (ps->ExecProcNode == function)
 		ps->ExecProcNode = ours[n];
@@ -129,7 +127,7 @@ node_is_wrapped(const PlanState *ps, int n)
 TupleTableSlot *
 node_call(PlanState *ps, int n)
 {
-	return functions[n] (ps);
+	return functions[n].function(ps);
 }
 
 /*
@@ -141,9 +139,9 @@ void
 node_restore(PlanState *ps, int n)
 {
 	if (ps->ExecProcNodeReal == ours[n])
-		ps->ExecProcNodeReal = functions[n];
+		ps->ExecProcNodeReal = functions[n].function;
 	if (ps->ExecProcNode == ours[n])
-		ps->ExecProcNode = functions[n];
+		ps->ExecProcNode = functions[n].function;
 }
 
 /*

@@ -23,8 +23,7 @@ typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
  */
 extern int	node_nfunctions;
 
-extern void node_install(TakenNodeMtd taken_node);
-extern void node_take(PlanState *ps);
+extern void node_take(PlanState *ps, TakenNodeMtd taken_node);
 extern bool node_is_taken(const PlanState *ps);
 extern bool node_is_wrapped(const PlanState *ps, int n);
 extern TupleTableSlot *node_call(PlanState *ps, int n);

@@ -81,7 +81,7 @@ has_ring_below(PlanState *ps, void *context)
 
 		if (executor_reads_ahead(ps) ||
 			policy_prospect(rel, RelationGetNumberOfBlocks(rel),
-							policy_mode()) != RING_NONE)
+							policy_mode()) > RING_LEFT_TO_SERVER)
 			return true;
 	}
 	return planstate_tree_walker(ps, has_ring_below, context);

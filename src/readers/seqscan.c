@@ -16,14 +16,15 @@
  *	                    v          +-------------+
  *	               given up          wants more
  *
- * A. Most scans are of small tables and get no ring.  All that they pay is
- *	  this decision and, if the table has TOAST_MIN_BLOCKS blocks or more, a
- *	  look at its TOAST table (toast.c).
+ * A. Most scans are of small tables and get no ring, or are left to the
+ *	  server's ring.  All that they pay is this decision, and that for their
+ *	  TOAST values (toast.c).
  * B. A scan that would get a ring by default may be given up after a few rows,
  *	  by a LIMIT or EXISTS.  So first the server reads FIRST_BLOCKS blocks
  *	  without us: we only set the limit that heap_setscanlimits() would set.
  *	  If the scan wants more than these blocks, it is attached, and goes on
- *	  from there.
+ *	  from there.  If it is given up twice, it is left alone from then on: a
+ *	  subquery may be rescanned thousands of times.
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called
@@ -152,12 +153,11 @@ decide_for(SeqScanState *node)
 	Relation	rel = node->ss.ss_currentRelation;
 	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
 
-	if (prospect == RING_NONE)
+	if (prospect <= RING_LEFT_TO_SERVER)
 	{
-		if (scan->rs_strategy != NULL)
+		if (prospect == RING_NONE && scan->rs_strategy != NULL)
 			scan_set_plain_stream(scan);
-		if (scan->rs_nblocks >= TOAST_MIN_BLOCKS)
-			toast_begin(node->ss.ps.state, rel);
+		toast_begin(node->ss.ps.state, rel);
 		return false;
 	}
 	if (prospect == RING_ASKED_FOR || !server_may_begin(node))
@@ -242,14 +242,23 @@ begin_values(SeqScanState *node)
 }
 
 /*
- * seqscan_first_calls
- *		A sequential scan that was taken is asked for a row.
- *
- * If another library has wrapped our function, it still calls our function
- * when the scan has a reader.  In that case we only pass the call on.
+ * Was the scan, which is about to start a pass, given up in its first blocks in
+ * an earlier pass?  A parallel scan has a descriptor before its first pass.
  */
-TupleTableSlot *
-seqscan_first_calls(PlanState *ps, int n)
+static inline bool
+was_given_up(HeapScanDesc scan)
+{
+	return scan != NULL && scan->rs_base.rs_parallel == NULL;
+}
+
+static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
+
+/*
+ * A sequential scan that was taken is asked for a row.  last_try: if the scan
+ * was given up in its first blocks once more, leave it alone from now on.
+ */
+static TupleTableSlot *
+call_node(PlanState *ps, int n, bool last_try)
 {
 	SeqScanState *node = castNode(SeqScanState, ps);
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
@@ -258,8 +267,17 @@ seqscan_first_calls(PlanState *ps, int n)
 
 	if (scan == NULL || (!scan->rs_inited && !has_limit(scan)))
 	{
-		if ((node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node))
+		bool		again = was_given_up(scan);
+
+		if ((again && last_try) ||
+			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node))
 			return node_hand_back(ps, n);
+		if (again && !node_is_wrapped(ps, n))
+		{
+			node_restore(ps, n);
+			node_take(ps, seqscan_last_calls);
+			return ps->ExecProcNodeReal(ps);
+		}
 		scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	}
 	else if (has_limit(scan) && scan->rs_inited &&
@@ -279,4 +297,24 @@ seqscan_first_calls(PlanState *ps, int n)
 	if (left_first_block(scan, block))
 		begin_values(node);
 	return slot;
+}
+
+/*
+ * seqscan_first_calls
+ *		A sequential scan that was taken is asked for a row.
+ *
+ * If another library has wrapped our function, it still calls our function
+ * when the scan has a reader.  In that case we only pass the call on.
+ */
+TupleTableSlot *
+seqscan_first_calls(PlanState *ps, int n)
+{
+	return call_node(ps, n, false);
+}
+
+/* The same in the second pass, if the first one was given up. */
+static TupleTableSlot *
+seqscan_last_calls(PlanState *ps, int n)
+{
+	return call_node(ps, n, true);
 }

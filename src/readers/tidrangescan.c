@@ -119,16 +119,6 @@ gets_ring(Relation rel, BlockNumber nblocks, BlockNumber nscanned)
 		policy_prospect(rel, nscanned, MODE_CONTROL) != RING_NONE;
 }
 
-/*
- * May a scan of nblocks blocks of the relation need a ring for TOAST values,
- * even if it gets no ring itself?
- */
-static bool
-may_have_values(Relation rel, BlockNumber nblocks)
-{
-	return nblocks >= TOAST_MIN_BLOCKS && OidIsValid(rel->rd_rel->reltoastrelid);
-}
-
 /* Attach a reader to the node's scan, which has not read a block yet. */
 static void
 attach(TidRangeScanState *node, BlockNumber nblocks)
@@ -157,7 +147,6 @@ tidrangescan_first_call(PlanState *ps, int n)
 	Relation	rel = node->ss.ss_currentRelation;
 	MemoryContext oldcontext;
 	BlockNumber nblocks;
-	BlockNumber nscanned = 0;
 
 	if (policy_mode() != MODE_CONTROL ||
 		(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL))
@@ -165,11 +154,10 @@ tidrangescan_first_call(PlanState *ps, int n)
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	nblocks = RelationGetNumberOfBlocks(rel);
-	if (gets_ring(rel, nblocks, nblocks) || may_have_values(rel, nblocks))
-		nscanned = blocks_in_range(node, nblocks);
-	if (gets_ring(rel, nblocks, nscanned))
+	if (gets_ring(rel, nblocks, nblocks) &&
+		gets_ring(rel, nblocks, blocks_in_range(node, nblocks)))
 		attach(node, nblocks);
-	else if (may_have_values(rel, nscanned))
+	else
 		toast_begin(ps->state, rel);
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);

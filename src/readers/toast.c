@@ -20,8 +20,18 @@
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  It has no ring until it has missed FIRST_MISSES
- * blocks: a few values are worth keeping in shared buffers.
+ * after their row was read.  Its fetches are left alone until it has missed
+ * leave_first blocks (policy_for_toast()).
+ *
+ * Most TOAST tables are small, so the decision must cost next to nothing.  For
+ * each TOAST table of a scanned table, the session remembers the size that it
+ * has seen, and looks at the real size only once in LOOKS_PER_SIZE scans:
+ *
+ *	    pg_toast_t   ->   200 blocks, 17 looks
+ *	    pg_toast_u   ->     0 blocks, 63 looks: the next one is at the real size
+ *
+ * No scan waits for a lock on a TOAST table.  If another session has locked it,
+ * to rewrite or truncate it, its values are left alone.
  *
  * What is not done: values are not read ahead.  A look-up of a row by an index
  * has no reader, so the server reads its values without a ring.
@@ -33,26 +43,49 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
 #include "common/heap_am.h"
 #include "compat.h"
 #include "executor/instrument.h"
+#include "miscadmin.h"
 #include "readers/reader.h"
 #include "readers/toast.h"
 #include "ring/plan.h"
 #include "shmem/kill_switch.h"
+#include "storage/lmgr.h"
 #include "storage/smgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
-/* Blocks that one query may miss before its TOAST values get a ring. */
-#define FIRST_MISSES	64
+/* A table of fewer blocks is taken to have few values. */
+#define TOAST_MIN_BLOCKS	16
 
-/*
- * For a TOAST table that was small, the real size is looked up once in this
- * number of looks.
- */
-#define LOOKS_PER_SIZE	64
+/* The real size of a TOAST table is looked at once in this number of scans. */
+#define LOOKS_PER_SIZE		64
+
+/* The size of a TOAST table, as this session has seen it. */
+typedef struct SeenToast
+{
+	Oid			toastid;		/* hash key */
+	BlockNumber nblocks;
+	int			looks;			/* since then */
+	char		status;			/* hash status */
+} SeenToast;
+
+#define SH_PREFIX		seen
+#define SH_ELEMENT_TYPE	SeenToast
+#define SH_KEY_TYPE		Oid
+#define SH_KEY			toastid
+#define SH_HASH_KEY(tb, key)	murmurhash32(key)
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 typedef struct ToastReader
 {
@@ -68,6 +101,7 @@ typedef struct ToastReader
 bool		toast_any = false;
 
 static dlist_head toasts = DLIST_STATIC_INIT(toasts);
+static seen_hash *seen = NULL;
 
 /* --- A fetch --- */
 
@@ -75,7 +109,10 @@ static dlist_head toasts = DLIST_STATIC_INIT(toasts);
 static void
 begin_ring(ToastReader *toast, Relation rel)
 {
-	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &toast->options);
+	RingOptions options = toast->options;
+
+	options.leave_first = 0;	/* they have been left */
+	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
 	ring_begin_reads(toast->reader.ring, rel, MAIN_FORKNUM);
 	reader_start_pass(&toast->reader, toast->nblocks);
@@ -85,7 +122,7 @@ begin_ring(ToastReader *toast, Relation rel)
 static BufferAccessStrategy
 strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 {
-	if (toast->reader.ring == NULL && toast->misses >= FIRST_MISSES)
+	if (toast->reader.ring == NULL && toast->misses >= toast->options.leave_first)
 		begin_ring(toast, rel);
 	return toast->reader.ring ? ring_before_read(toast->reader.ring, block) : NULL;
 }
@@ -152,36 +189,84 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 	toast_any = true;
 }
 
-/* The larger of the two tables decides whether there is a ring. */
+/* --- Which TOAST tables --- */
+
+/* The real size of a TOAST table; 0 if its lock can't be had at once. */
 static BlockNumber
-blocks_that_count(Relation rel, Relation toastrel)
+look_at_size(Oid toastid)
 {
-	return Max(RelationGetNumberOfBlocks(rel), RelationGetNumberOfBlocks(toastrel));
+	HeapTuple	tuple;
+	BlockNumber nblocks = 0;
+
+	if (!ConditionalLockRelationOid(toastid, AccessShareLock))
+		return 0;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+		RelFileLocator locator = {
+			.spcOid = form->reltablespace ? form->reltablespace : MyDatabaseTableSpace,
+			.dbOid = MyDatabaseId,
+			.relNumber = form->relfilenode,
+		};
+
+		/* to open the relation would cost kilobytes of memory */
+		if (RelFileNumberIsValid(locator.relNumber))
+			nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER), MAIN_FORKNUM);
+		ReleaseSysCache(tuple);
+	}
+	UnlockRelationOid(toastid, AccessShareLock);
+	return nblocks;
+}
+
+/* The size of a TOAST table, as far as this session knows. */
+static BlockNumber
+known_size(Oid toastid)
+{
+	SeenToast  *toast;
+	BlockNumber nblocks;
+	bool		found;
+
+	toast = seen ? seen_lookup(seen, toastid) : NULL;
+	if (toast != NULL && ++toast->looks < LOOKS_PER_SIZE)
+		return toast->nblocks;
+
+	nblocks = look_at_size(toastid);
+	if (seen == NULL)
+		seen = seen_create(TopMemoryContext, 32, NULL);
+	toast = seen_insert(seen, toastid, &found);
+	toast->nblocks = nblocks;
+	toast->looks = 0;
+	return nblocks;
+}
+
+/* The size of the relation, which was looked at when its scan began. */
+static BlockNumber
+scanned_blocks(Relation rel)
+{
+	BlockNumber nblocks = RelationGetSmgr(rel)->smgr_cached_nblocks[MAIN_FORKNUM];
+
+	return nblocks != InvalidBlockNumber ? nblocks : RelationGetNumberOfBlocks(rel);
 }
 
 /*
- * Was the TOAST table too small to be worth a reader when this process saw its
- * size last?  Most TOAST tables are, so this must be cheap: it takes no lock
- * on the table.  Returns false, so that the caller locks the table and looks
- * up its real size, if this process knows no size; and also once in
- * LOOKS_PER_SIZE calls.
+ * toast_may_matter
+ *		May the TOAST values of the relation get a ring, for all that this
+ *		session knows, although policy_may_matter() is false for the relation?
+ *		This is called for every relation of every query.
  */
-static bool
-was_small(Oid toastid)
+bool
+toast_may_matter(Relation rel)
 {
-	static int	looks = 0;
-	Relation	toastrel;
-	BlockNumber nblocks = InvalidBlockNumber;
+	Oid			toastid = rel->rd_rel->reltoastrelid;
+	SeenToast  *toast;
 
-	if (++looks % LOOKS_PER_SIZE == 0)
+	if (!OidIsValid(toastid) || rel->rd_smgr == NULL ||
+		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS)
 		return false;
-	toastrel = RelationIdGetRelation(toastid);
-	if (toastrel == NULL)
-		return false;
-	if (toastrel->rd_smgr != NULL)
-		nblocks = toastrel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM];
-	RelationClose(toastrel);
-	return nblocks <= FIRST_MISSES; /* false if the size is not known */
+	toast = seen ? seen_lookup(seen, toastid) : NULL;
+	return toast == NULL || toast->nblocks > (BlockNumber) NBuffers ||
+		++toast->looks >= LOOKS_PER_SIZE;
 }
 
 /*
@@ -199,21 +284,21 @@ toast_begin(const void *owner, Relation rel)
 {
 	Oid			toastid = rel->rd_rel->reltoastrelid;
 	Relation	toastrel;
+	RingOptions options;
 
 	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
-		policy_exclusion(rel) != NULL || heap_am_is_held(toastid) ||
-		was_small(toastid))
+		scanned_blocks(rel) < TOAST_MIN_BLOCKS ||
+		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
 		return;
 
-	toastrel = table_open(toastid, AccessShareLock);
-	if (RelationGetNumberOfBlocks(toastrel) > FIRST_MISSES && heap_am_is_heap(toastrel))
-	{
-		RingOptions options;
+	/* The larger of the two tables decides whether there is a ring. */
+	policy_for_toast(rel, Max(scanned_blocks(rel), known_size(toastid)), &options);
+	if (options.nbuffers == 0 || !ConditionalLockRelationOid(toastid, AccessShareLock))
+		return;
 
-		policy_for_toast(rel, blocks_that_count(rel, toastrel), &options);
-		if (options.nbuffers > 0)
-			make_toast(owner, toastrel, &options);
-	}
+	toastrel = table_open(toastid, NoLock);
+	if (RelationGetNumberOfBlocks(toastrel) > options.leave_first && heap_am_is_heap(toastrel))
+		make_toast(owner, toastrel, &options);
 	table_close(toastrel, AccessShareLock);
 }
 

@@ -15,6 +15,7 @@
 /* Does the session have readers of TOAST tables? */
 extern bool toast_any;
 
+extern bool toast_may_matter(Relation rel);
 extern void toast_begin(const void *owner, Relation rel);
 extern void toast_end(const void *owner);
 

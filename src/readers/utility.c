@@ -53,6 +53,7 @@
 #include "compat.h"
 #include "nodes/pathnodes.h"
 #include "params.h"
+#include "policies/policies.h"
 #include "readers/executor.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_stream.h"
@@ -82,6 +83,8 @@ typedef struct UtilityCommand
 } UtilityCommand;
 
 static UtilityCommand *command = NULL;	/* the innermost one */
+static bool watches_objects = false;	/* are our other hooks there? */
+static bool watches_planner = false;
 static bool watches_permissions = false;	/* is our hook for COPY there? */
 
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
@@ -105,15 +108,17 @@ scan_begun(TableScanDesc sscan)
 {
 	HeapScanDesc scan = (HeapScanDesc) sscan;
 	Relation	rel = sscan->rs_rd;
+	RingProspect prospect;
 	RingOptions options;
 	ScanReader *reader;
 
 	if (command == NULL || policy_mode() == MODE_OFF)
 		return;
 	end_scans(command);			/* its scans run one after another */
-	if (policy_prospect(rel, scan->rs_nblocks, param_mode) == RING_NONE)
+	prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
+	if (prospect <= RING_LEFT_TO_SERVER)
 	{
-		if (scan->rs_strategy != NULL)
+		if (prospect == RING_NONE && scan->rs_strategy != NULL)
 			scan_set_plain_stream(scan);
 		toast_begin(command, rel);
 		return;
@@ -249,10 +254,6 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 }
 
 /*
- * If a relation is about to be dropped, it may be a TOAST table that we hold:
- * let go of it, so that our reference does not prevent the drop.  If the table
- * that owns it is in use, the server itself raises an error.
- *
  * If a relation has been made, remember it, for the load of a new table.
  *
  * If CREATE INDEX has made the index's catalog entry, it scans the table next.
@@ -266,8 +267,6 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 
 	if (prev_object_access)
 		prev_object_access(access, classId, objectId, subId, arg);
-	if (access == OAT_DROP && classId == RelationRelationId && toast_any)
-		heap_am_let_go(objectId);
 	if (command == NULL || access != OAT_POST_CREATE ||
 		classId != RelationRelationId || subId != 0)
 		return;
@@ -280,6 +279,44 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	table = IndexGetRelation(objectId, true);
 	if (OidIsValid(table))
 		catch_scan(table);
+}
+
+/*
+ * Let the server tell us of objects that are made, and the planner of relations.
+ * Our hooks are there only while a command runs that needs them, because others
+ * would pay for them.  If another library has put its hook before ours meanwhile,
+ * ours stays.
+ */
+static void
+watch_objects(void)
+{
+	if (!watches_objects)
+	{
+		prev_object_access = object_access_hook;
+		object_access_hook = ringctl_object_access;
+		watches_objects = true;
+	}
+	if (!watches_planner)
+	{
+		prev_relation_hook = compat_relation_hook;
+		compat_relation_hook = ringctl_relation_hook;
+		watches_planner = true;
+	}
+}
+
+static void
+unwatch_objects(void)
+{
+	if (object_access_hook == ringctl_object_access)
+	{
+		object_access_hook = prev_object_access;
+		watches_objects = false;
+	}
+	if (compat_relation_hook == ringctl_relation_hook)
+	{
+		compat_relation_hook = prev_relation_hook;
+		watches_planner = false;
+	}
 }
 
 /* --- Commands --- */
@@ -336,12 +373,24 @@ process_utility(COMPAT_UTILITY_PARAMS)
 		standard_ProcessUtility(COMPAT_UTILITY_ARGS);
 }
 
+/* Is it SECURITY LABEL FOR our provider? */
+static bool
+names_our_labels(const Node *statement)
+{
+	const char *provider = IsA(statement, SecLabelStmt) ?
+		((const SecLabelStmt *) statement)->provider : NULL;
+
+	return provider != NULL && strcmp(provider, LABEL_PROVIDER) == 0;
+}
+
 static void
 ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 {
 	UtilityCommand this_command = {.outer = command};
 	int			ncatches;
 
+	if (names_our_labels(pstmt->utilityStmt))
+		labels_accept();
 	if (!describe_command(pstmt->utilityStmt, &this_command) || policy_mode() == MODE_OFF)
 	{
 		process_utility(COMPAT_UTILITY_ARGS);
@@ -351,6 +400,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
+	else
+		watch_objects();
 	if (this_command.fills_table && write_ring_is_set())
 		executor_watch_runs();
 	PG_TRY();
@@ -361,10 +412,14 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	{
 		command = this_command.outer;
 		unwatch_permissions();
+		if (command == NULL)
+			unwatch_objects();
 		heap_am_drop_catches(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);
+	if (command == NULL)
+		unwatch_objects();		/* a hold may have been before our hook */
 }
 
 /* The command commits, and may go on. */
@@ -385,9 +440,5 @@ utility_install_hooks(void)
 {
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = ringctl_ProcessUtility;
-	prev_object_access = object_access_hook;
-	object_access_hook = ringctl_object_access;
-	prev_relation_hook = compat_relation_hook;
-	compat_relation_hook = ringctl_relation_hook;
 	RegisterXactCallback(end_scans_before_commit, NULL);
 }

@@ -57,6 +57,9 @@
 /* The ring that we choose for TOAST values, which are read one by one. */
 #define TOAST_RING_KB	256
 
+/* The TOAST values of a query get a ring after this number of reads, or later. */
+#define TOAST_FIRST_MISSES	64
+
 /* If this number of reads is in progress, one more is of little use. */
 #define MANY_READS	8
 
@@ -445,7 +448,7 @@ policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 		case SOURCE_NONE:
 			return RING_NONE;
 		case SOURCE_SERVER:
-			return RING_OF_SERVER;
+			return mode == MODE_CONTROL ? RING_LEFT_TO_SERVER : RING_OF_SERVER;
 		case SOURCE_CHOSEN:
 			return choice.threshold_is_set || param_max_ring >= 0 ?
 				RING_ASKED_FOR : RING_BY_DEFAULT;
@@ -588,7 +591,11 @@ policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
  *		options->nbuffers is 0.
  *
  * The rules are those for scans of the relation.  But if we choose the size,
- * the ring is small, because there is no look-ahead.
+ * the ring is small, because there is no look-ahead.  The ring is used when
+ * leave_first blocks have been read without one: a query that is repeated finds
+ * the values that it has left, until all of them are there.  Dirty pages are
+ * left behind, as without a ring: the ring is too small to flush WAL for many
+ * of them at once.
  */
 void
 policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
@@ -603,8 +610,9 @@ policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 		return;
 	}
 	ring_kb = choice.params.scan_ring < 0 ? TOAST_RING_KB : choice.params.scan_ring;
-	fill_options(owner, false, ring_kb, choice.source, choice.params.dirty_pages, options);
+	fill_options(owner, false, ring_kb, choice.source, DIRTY_LEAVE, options);
 	options->repeats_blocks = true;
+	options->leave_first = Max(TOAST_FIRST_MISSES, blocks_to_leave(&choice));
 	if (options->nbuffers > 0)
 		policy_cap_to_relation(options, nblocks);
 }

@@ -22,12 +22,6 @@
 /* Smallest useful window for scans that share reads, in blocks: 1 MB. */
 #define MIN_SHARE_WINDOW	(1024 * 1024 / BLCKSZ)
 
-/*
- * For a scan of fewer blocks we do not check whether its TOAST values may need
- * a ring: looking at the TOAST table would cost a small scan too much.
- */
-#define TOAST_MIN_BLOCKS	16
-
 /* Why a scan gets the ring that it gets. */
 typedef struct PolicyReasons
 {
@@ -54,8 +48,8 @@ policy_mode(void)
 
 /*
  * policy_may_matter
- *		May a scan of the relation, or its TOAST values, get a ring?  Or may an
- *		index scan of it read ahead?
+ *		May a scan of the relation get a ring, or an index scan of it read
+ *		ahead?
  *
  * This is called for every relation of every query, so it must be cheap.  The
  * answer is not exact: it depends on the number of blocks that this backend
@@ -72,9 +66,6 @@ policy_may_matter(Relation rel)
 	if (param_scan_threshold >= 0 || param_index_read_ahead || smgr == NULL ||
 		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) NBuffers / 4)
 		return true;
-	if (smgr->smgr_cached_nblocks[MAIN_FORKNUM] >= TOAST_MIN_BLOCKS &&
-		OidIsValid(rel->rd_rel->reltoastrelid))
-		return true;
 	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
 		labels_may_have_policy(RelationGetRelid(rel));
 }
@@ -83,6 +74,7 @@ policy_may_matter(Relation rel)
 typedef enum RingProspect
 {
 	RING_NONE,
+	RING_LEFT_TO_SERVER,		/* as the server does it; we do nothing */
 	RING_OF_SERVER,				/* only if the server gives it one, which we
 								 * watch */
 	RING_BY_DEFAULT,			/* yes, one of ours */

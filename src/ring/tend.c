@@ -185,9 +185,10 @@ slot_is_plainly_reusable(const Ring *ring, int slotno)
 	BufferDesc *header;
 	compat_buf_state state;
 
-	if (slot->buffer == InvalidBuffer || slot->state != SLOT_FREE ||
-		ring->strategy->buffers[slotno] != slot->buffer)
+	if (slot->state != SLOT_FREE || ring->strategy->buffers[slotno] != slot->buffer)
 		return false;
+	if (slot->buffer == InvalidBuffer)
+		return true;
 
 	header = GetBufferDescriptor(slot->buffer - 1);
 	state = compat_read_buf_state(header);

@@ -14,12 +14,12 @@
  *	  +-----+-----+-----+       |  1: not in use                             |
  *	                            +--------------------------------------------+
  *
- * A process makes its segment when its first ring begins, and the segment
- * vanishes when the process exits.  The segment's size is a constant, so no
- * user can make a session use more.  If there is no room for a ring, the ring
- * is in private memory: it works, but other sessions do not see it, and it is
- * counted as not shown.  If there is room for the ring but not for its slots,
- * only the slots are in private memory.
+ * A process makes its segment when a ring begins, and gives it back at the end
+ * of a transaction, if no ring is left.  The segment's size is a constant, so
+ * no user can make a session use more.  If there is no room for a ring, the
+ * ring is in private memory: it works, but is not shown, and is counted as such.
+ * If there is room for the ring but not for its slots, only the slots are in
+ * private memory.
  *
  * There is no lock.  Only the process itself writes to its segment.  When a
  * ring takes the place of another one, the process sets "shown" to 0, writes
@@ -35,6 +35,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "compat.h"
 #include "shmem/live_rings.h"
 #include "shmem/area.h"
@@ -93,6 +94,7 @@ typedef struct LivePart
 
 static LivePart *live = NULL;
 static LivePlace *my_place = NULL;
+static dsm_segment *my_dsm_segment = NULL;
 static LiveSegment *my_segment = NULL;
 
 static int
@@ -145,13 +147,54 @@ live_attach(void)
 	pg_atomic_write_u32(&my_place->pid, MyProcPid);
 }
 
-/* Make the segment of this process, which lives as long as the process. */
+/* Does any ring of this process use its segment? */
+static bool
+segment_is_used(void)
+{
+	for (int i = 0; i < MAX_SHOWN; i++)
+		if (my_segment->rings[i].in_use)
+			return true;
+	return false;
+}
+
+/* Give the segment back, if there is one and no ring uses it.  Does not throw. */
+static void
+release_segment(void)
+{
+	if (my_segment == NULL || segment_is_used())
+		return;
+	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
+	my_segment = NULL;
+	dsm_detach(my_dsm_segment);
+}
+
+static void
+at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PREPARE:
+			release_segment();
+			break;
+		default:
+			break;				/* live_leave() does it */
+	}
+}
+
+/* Make the segment of this process. */
 static void
 make_segment(void *arg pg_attribute_unused())
 {
+	static bool registered = false;
 	ResourceOwner owner = CurrentResourceOwner;
 	dsm_segment *segment;
 	LiveSegment *new;
+
+	if (!registered)
+		RegisterXactCallback(at_end_of_transaction, NULL);
+	registered = true;
 
 	/*
 	 * If this fails, the transaction may go on all the same.  In that case
@@ -166,6 +209,7 @@ make_segment(void *arg pg_attribute_unused())
 	memset(new, 0, sizeof(LiveSegment));
 	for (int i = 0; i < MAX_SHOWN; i++)
 		pg_atomic_init_u64(&new->rings[i].shown, 0);
+	my_dsm_segment = segment;
 	my_segment = new;
 	pg_write_barrier();
 	pg_atomic_write_u32(&my_place->segment, dsm_segment_handle(segment));
@@ -272,6 +316,8 @@ live_leave(LiveRing *ring)
 	ring->in_use = false;
 	if (ring->private)
 		pfree(ring);
+	else if (!IsTransactionState() && !proc_exit_inprogress)
+		release_segment();		/* at_end_of_transaction() came before */
 }
 
 /*

@@ -253,7 +253,8 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, policy_in_words(&options, &reasons));
 	else if (options.source == SOURCE_SERVER && !IsA(ps, SeqScanState))
 		print_no_ring(es, "what it reads fits into shared_buffers");
-	else if (!es->analyze)
+	else if (!es->analyze ||
+			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
 		print_ring(es, options.nbuffers, options.source,
 				   policy_in_words(&options, &reasons));
 	else if (ps->instrument != NULL && ps->instrument->nloops == 0)
