@@ -33,13 +33,11 @@
 
 #include <limits.h>
 
-#include "access/parallel.h"
 #include "compat.h"
 #include "shmem/kill_switch.h"
 #include "sql/sql_explain.h"
 #include "policies/policies.h"
 #include "params.h"
-#include "ring/plan.h"
 #include "ring/ring.h"
 #include "readers/executor.h"
 #include "readers/utility.h"
@@ -83,30 +81,27 @@ static const struct config_enum_entry dirty_pages_options[] = {
  * would fail.
  */
 static bool
-check_ring(const char *name, int value, GucSource source)
+check_ring(const char *name, int value)
 {
 	if (value <= 0 || value >= RING_MIN_KB)
-	{
-		/* Tell the user who sets it now, not whoever begins a session. */
-		if ((source == PGC_S_SESSION || source == PGC_S_TEST) && !InitializingParallelWorker)
-			policy_notice_cap(value, PG_INT64_MAX);
 		return true;
-	}
 	GUC_check_errdetail("\"%s\" must be -1, 0 or between %d kB and %d kB.",
 						name, RING_MIN_KB, RING_MAX_KB);
 	return false;
 }
 
 static bool
-check_scan_ring(int *newval, void **extra pg_attribute_unused(), GucSource source)
+check_scan_ring(int *newval, void **extra pg_attribute_unused(),
+				GucSource source pg_attribute_unused())
 {
-	return check_ring("pg_ringctl.scan_ring", *newval, source);
+	return check_ring("pg_ringctl.scan_ring", *newval);
 }
 
 static bool
-check_write_ring(int *newval, void **extra pg_attribute_unused(), GucSource source)
+check_write_ring(int *newval, void **extra pg_attribute_unused(),
+				 GucSource source pg_attribute_unused())
 {
-	return check_ring("pg_ringctl.write_ring", *newval, source);
+	return check_ring("pg_ringctl.write_ring", *newval);
 }
 
 static bool
@@ -233,7 +228,7 @@ define_system_params(void)
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory for statistics, the log of escapes and what parallel workers report.",
 							"The limit is read when the first session needs this memory. "
-							"In addition, each session that reads through a ring has a segment of fixed size until it ends.",
+							"In addition, each session has a segment of fixed size while it reads through a ring.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

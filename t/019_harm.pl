@@ -2,6 +2,8 @@
 #
 # - Scans that get no ring are neither counted nor shown, make no shared memory, and
 #   take the same instructions as without the library.
+# - Small reads of other kinds (TOAST values, by an index, by a bitmap, TID ranges,
+#   COPY TO, index builds) take hardly more.
 # - EXISTS does not wait for the scan of a client that does not read, or of a cursor
 #   that pauses.  A scan whose files are cached does not wait, either.
 # - A LIMIT over dead pages reads the blocks that the server reads, in no more reads.
@@ -23,7 +25,8 @@ use Test::More;
 use RingctlTest;
 
 # What is read of the library's views.
-my $sum_of_waits = 'SELECT coalesce(sum(scan_sharing_waits), 0) FROM pg_ringctl_stats';
+my $sum_of_waits =
+  'SELECT coalesce(sum(scan_sharing_waits), 0) FROM pg_ringctl_stats';
 my $small = q(relname ~ '^(one|small|parts)');
 my $small_in_stats = "SELECT count(*) FROM pg_ringctl_stats WHERE $small";
 my $small_in_rings = "SELECT count(*) FROM pg_ringctl_rings WHERE $small";
@@ -40,7 +43,7 @@ max_locks_per_transaction = 256
 ));
 start_with_buffercache($node);
 create_tables();
-$node->restart;		# no shared memory is left of the session that made them
+$node->restart;    # no shared memory is left of the session that made them
 
 small_scans_are_left_alone();
 scan_over_threshold_is_counted();
@@ -60,6 +63,7 @@ sub create_tables
 {
 	load_table($node, 'big', $pages);
 	load_table($node, 'queue', $pages);
+	load_table($node, 'keyed', 2500);
 	$node->safe_psql(
 		'postgres', q(
 CREATE EXTENSION pg_ringctl;
@@ -74,6 +78,10 @@ BEGIN
     END LOOP;
 END $$;
 INSERT INTO parts SELECT generate_series(0, 999);
+CREATE INDEX ON keyed (id);
+CREATE INDEX ON keyed ((id % 250));
+CREATE TABLE docs (id integer PRIMARY KEY, body text STORAGE EXTERNAL);
+INSERT INTO docs SELECT n, repeat(md5(n::text), 249) FROM generate_series(1, 4000) n;
 DELETE FROM queue WHERE id <= 0.8 * (SELECT count(*) FROM queue);
 SELECT count(*) FROM queue;		-- prunes
 CREATE FUNCTION look_up(n integer) RETURNS void LANGUAGE plpgsql AS $$
@@ -137,7 +145,8 @@ END $$;
 CREATE ROLE plain;
 GRANT SELECT ON one, big TO plain;
 ));
-	$node->safe_psql('postgres', "VACUUM (FREEZE, ANALYZE) $_") foreach qw(big one small parts);
+	$node->safe_psql('postgres', "VACUUM (FREEZE, ANALYZE) $_")
+	  foreach qw(big one small parts keyed docs);
 	$node->safe_psql('postgres', 'CHECKPOINT');
 }
 
@@ -175,10 +184,13 @@ sub small_scans_are_left_alone
 	is($session->query_safe('SELECT id FROM one'), '1', "$name: the row");
 	$session->query_safe($_)
 	  foreach (
-		'SELECT look_up(100)', 'SELECT count(*) FROM parts',
-		'SELECT EXISTS (SELECT 1 FROM small)', 'SELECT id FROM small LIMIT 1',
+		'SELECT look_up(100)',
+		'SELECT count(*) FROM parts',
+		'SELECT EXISTS (SELECT 1 FROM small)',
+		'SELECT id FROM small LIMIT 1',
 		'SELECT sum((SELECT id FROM one WHERE id <> x)) FROM generate_series(1, 100) x',
-		'UPDATE one SET id = id', 'SELECT count(*) FROM small a JOIN small b USING (id)',
+		'UPDATE one SET id = id',
+		'SELECT count(*) FROM small a JOIN small b USING (id)',
 		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM small; MOVE 10 IN c');
 	is(join(' segments, kB: ', shared_memory()),
 		$before, "$name: no shared memory is made");
@@ -196,12 +208,18 @@ sub scan_over_threshold_is_counted
 {
 	my $session = session_with($node, @library);
 
-	$session->query_safe('SELECT count(*) FROM big; BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_ringctl_rings WHERE relname = 'big'"),
-		1, 'a table over the threshold: the open cursor is shown');
+	$session->query_safe(
+		'SELECT count(*) FROM big; BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c'
+	);
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT count(*) FROM pg_ringctl_rings WHERE relname = 'big'"),
+		1,
+		'a table over the threshold: the open cursor is shown');
 	$session->query_safe('COMMIT');
 	$session->quit;
-	is(counters($node, 'big', 'scans'), 2, 'a table over the threshold: its scans are counted');
+	is(counters($node, 'big', 'scans'),
+		2, 'a table over the threshold: its scans are counted');
 }
 
 # --- waits ----------------------------------------------------------------------
@@ -221,7 +239,8 @@ sub never_sleeps
 		$session->query_safe('SELECT look_for_any(10)');
 		my $before = switches($status);
 		$session->query_safe("SELECT look_for_any($n)");
-		cmp_ok(switches($status) - $before, '<', 0.2 * $n, "$name: $n times EXISTS do not sleep");
+		cmp_ok(switches($status) - $before,
+			'<', 0.2 * $n, "$name: $n times EXISTS do not sleep");
 	}
 	$session->quit;
 }
@@ -230,7 +249,9 @@ sub switches
 {
 	my ($status) = @_;
 
-	return slurp_file($status) =~ /^voluntary_ctxt_switches:\s+(\d+)/m ? $1 : 0;
+	return slurp_file($status) =~ /^voluntary_ctxt_switches:\s+(\d+)/m
+	  ? $1
+	  : 0;
 }
 
 # What the query returns beside the company, which counts no wait; and nobody is ever
@@ -267,13 +288,17 @@ sub nobody_waits_for_a_hung_client
 
 	start_query($hung, 'COPY (SELECT * FROM big) TO STDOUT');
 	$node->poll_query_until('postgres',
-		"SELECT wait_event = 'ClientWrite' FROM pg_stat_activity WHERE pid = $pid")
-	  or die 'the client takes all that it gets';
+		"SELECT wait_event = 'ClientWrite' FROM pg_stat_activity WHERE pid = $pid"
+	) or die 'the client takes all that it gets';
 	never_sleeps(200, $name);
 	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
-	waits_for_nobody('SELECT sum(id) FROM big', sum_to($pages), "$name: a whole scan");
-	is($node->safe_psql('postgres', "SELECT wait_event FROM pg_stat_activity WHERE pid = $pid"),
-		'ClientWrite', "$name: it has not read meanwhile");
+	waits_for_nobody('SELECT sum(id) FROM big',
+		sum_to($pages), "$name: a whole scan");
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT wait_event FROM pg_stat_activity WHERE pid = $pid"),
+		'ClientWrite',
+		"$name: it has not read meanwhile");
 	finish_query($hung);
 	$hung->quit;
 }
@@ -283,10 +308,12 @@ sub nobody_waits_for_a_cursor
 	my $name = 'a cursor that pauses';
 	my $holder = session_with($node, @library);
 
-	$holder->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c');
+	$holder->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c');
 	never_sleeps(200, $name);
 	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
-	waits_for_nobody('SELECT sum(id) FROM big', sum_to($pages), "$name: a whole scan");
+	waits_for_nobody('SELECT sum(id) FROM big',
+		sum_to($pages), "$name: a whole scan");
 	is($holder->query_safe('FETCH 1 FROM c; COMMIT') =~ /^\d+$/,
 		1, "$name: it goes on");
 	$holder->quit;
@@ -305,8 +332,10 @@ sub nobody_waits_for_cached_files
 	  or die 'the slower scan does not begin';
 	never_sleeps(200, $name);
 	waits_for_nobody('SELECT look_for_any(200)', 200, "$name: EXISTS");
-	waits_for_nobody(join('; ', ('SELECT sum(id) FROM big') x 10),
-		join("\n", (sum_to($pages)) x 10), "$name: ten scans");
+	waits_for_nobody(
+		join('; ', ('SELECT sum(id) FROM big') x 10),
+		join("\n", (sum_to($pages)) x 10),
+		"$name: ten scans");
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	finish_query($company);
 	$company->{stderr} = '';
@@ -318,7 +347,8 @@ sub nobody_waits_for_cached_files
 sub bulk_reads
 {
 	return $node->safe_psql('postgres',
-		q(SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND context = 'bulkread'));
+		q(SELECT sum(reads) FROM pg_stat_io WHERE object = 'relation' AND context = 'bulkread')
+	);
 }
 
 # The row, the blocks and the reads of a LIMIT 1 that passes the dead pages, which are
@@ -332,7 +362,8 @@ sub first_of_queue
 
 	evict_pages($session, 'queue');
 	my $before = bulk_reads();
-	my $plan = $session->query_safe("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) $query");
+	my $plan =
+	  $session->query_safe("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) $query");
 	my ($hit) = $plan =~ /"Shared Hit Blocks": (\d+)/;
 	my ($read) = $plan =~ /"Shared Read Blocks": (\d+)/;
 	quit_and_wait($session);
@@ -353,7 +384,8 @@ sub limit_over_dead_pages
 	cmp_ok($blocks, '>', 0.8 * $pages, "$name: the server passes them all");
 	is($our_row, $row, "$name: the row");
 	cmp_ok($our_blocks, '<=', 1.1 * $blocks,
-		"$name: no more blocks than the server's, and what look-ahead asks for");
+		"$name: no more blocks than the server's, and what look-ahead asks for"
+	);
 	cmp_ok($our_reads, '<=', 1.1 * $reads + 8, "$name: in as few reads");
 }
 
@@ -363,15 +395,19 @@ sub first_pages_stay
 {
 	foreach my $blocks (20, 43, 200, 500)
 	{
-		my $session = session_with($node, @library, synchronize_seqscans => 'off');
+		my $session =
+		  session_with($node, @library, synchronize_seqscans => 'off');
 
 		$session->query_safe('SELECT count(*) FROM big');
 		evict_pages($session, 'big');
 		cmp_ok($session->query_safe("SELECT read_first($blocks, 20)"),
 			'>=', $blocks, "the first $blocks blocks are read");
 		# not "none": two rings may go on to take a few buffers from each other
-		cmp_ok($session->query_safe("SELECT read_first($blocks, 20)"),
-			'<=', 20 * $blocks / 100, "of the first $blocks blocks 1 % at most are read from then on");
+		cmp_ok(
+			$session->query_safe("SELECT read_first($blocks, 20)"),
+			'<=',
+			20 * $blocks / 100,
+			"of the first $blocks blocks 1 % at most are read from then on");
 		$session->quit;
 	}
 }
@@ -384,13 +420,16 @@ sub memory_has_bounds
 {
 	configure($node, shared_buffers => '128MB');
 	my $session = session_with($node, @library);
-	$session->query_safe('SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM big');
+	$session->query_safe(
+		'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM big');
 	quit_and_wait($session);
 
 	cursors_hold('one', 1500, 2048);
 	# What rings of a large table need is bounded for all sessions together.
 	cursors_hold('big', 200, 65536);
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'), 0, 'no ring is left');
+	is( $node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
+		0,
+		'no ring is left');
 }
 
 sub cursors_hold
@@ -403,13 +442,18 @@ sub cursors_hold
 	$session->query_safe(
 		q(SET SESSION AUTHORIZATION plain;
 SELECT set_config(name, CASE WHEN name ~ 'threshold' THEN '0' ELSE max_val END, false)
-FROM pg_settings WHERE name ~ '^pg_ringctl' AND context = 'user' AND vartype = 'integer'));
-	is($session->query_safe('SHOW pg_ringctl.scan_ring'), '16GB', "$name: the setting");
+FROM pg_settings WHERE name ~ '^pg_ringctl' AND context = 'user' AND vartype = 'integer')
+	);
+	is($session->query_safe('SHOW pg_ringctl.scan_ring'),
+		'16GB', "$name: the setting");
 	$session->query_safe("BEGIN; SELECT open_cursors($n, '$relation')");
-	cmp_ok(shared_memory() - $before, '<=', $most, "$name: kB of shared memory while they are open");
+	cmp_ok(shared_memory() - $before,
+		'<=', $most, "$name: kB of shared memory while they are open");
 	$session->query_safe('COMMIT; RESET SESSION AUTHORIZATION');
 	quit_and_wait($session);
-	cmp_ok(shared_memory() - $before, '<=', 0, "$name: kB of shared memory that stay when the session is gone");
+	cmp_ok(shared_memory() - $before,
+		'<=', 0,
+		"$name: kB of shared memory that stay when the session is gone");
 }
 
 # --- instructions ---------------------------------------------------------------
@@ -423,35 +467,116 @@ sub instructions
 
 	IPC::Run::run(
 		[
-			'valgrind', '--tool=callgrind', '--callgrind-out-file=/dev/null',
-			'postgres', '--single', '-D', $node->data_dir, @options, 'postgres'
+			'valgrind', '--tool=callgrind',
+			'--callgrind-out-file=/dev/null', 'postgres',
+			'--single', '-D',
+			$node->data_dir, @options,
+			'postgres'
 		],
-		'<', \$in, '>', \$out, '2>', \$err);
-	return $err =~ /Collected : (\d+)/ ? $1 : die "no instructions were counted: $err";
+		'<',
+		\$in,
+		'>',
+		\$out,
+		'2>',
+		\$err);
+	return $err =~ /Collected : (\d+)/
+	  ? $1
+	  : die "no instructions were counted: $err";
 }
 
+# The statement, so often, as one.
+sub repeated
+{
+	my ($n, $statement) = @_;
+
+	return
+	  "DO 'DECLARE x int; BEGIN FOR i IN 1..$n LOOP $statement; END LOOP; END'";
+}
+
+# Statements, the most instructions that they may take, over the server's, and options.
+# Small reads that are not scans of small tables take a little more for the look at
+# what they will read.  Their tables are larger than these shared buffers.
 sub instructions_of_small_scans
 {
-	my %statements = (
-		'look-ups' => 'SELECT look_up(3000)',
-		'a correlated rescan' =>
-		  'SELECT sum((SELECT id FROM one WHERE id <> x)) FROM generate_series(1, 3000) x',
-		'partitions' => 'SELECT count(*) FROM parts');
+	my @small_pool = ('-c', 'shared_buffers=16MB');
+	my @by_bitmap = (
+		@small_pool,
+		map { ('-c', "enable_$_=off") } qw(seqscan indexscan indexonlyscan));
+	my @statements = (
+		[ 'look-ups', 1.01, 'SELECT look_up(3000)' ],
+		[
+			'a correlated rescan',
+			1.01,
+			'SELECT sum((SELECT id FROM one WHERE id <> x)) FROM generate_series(1, 3000) x'
+		],
+		[ 'partitions', 1.01, 'SELECT count(*) FROM parts' ],
+		[
+			'look-ups by an index',
+			1.02,
+			repeated(
+				300,
+				'SELECT octet_length(filler) INTO x FROM keyed WHERE id = i'),
+			@small_pool
+		],
+		[
+			'look-ups of TOAST values',
+			1.02,
+			repeated(
+				300,
+				'SELECT ascii(substr(body, 1, 1)) INTO x FROM docs WHERE id = i'
+			),
+			@small_pool
+		],
+		[
+			'small bitmap scans',
+			1.02,
+			repeated(
+				300,
+				'SELECT count(filler) INTO x FROM keyed WHERE id % 250 = 7'),
+			@by_bitmap
+		],
+		[
+			'small TID ranges',
+			1.06,
+			repeated(
+				300,
+				q(SELECT count(*) INTO x FROM keyed WHERE ctid >= ''(100,0)'' AND ctid < ''(102,0)'')
+			),
+			@small_pool
+		],
+		[
+			'small COPY TO', 1.05,
+			repeated(300, q(COPY one TO ''/dev/null'')), @small_pool
+		],
+		[
+			'small index builds',
+			1.02,
+			repeated(
+				20, 'CREATE INDEX one_id ON one (id); DROP INDEX one_id'),
+			@small_pool
+		]);
 
   SKIP:
 	{
-		skip 'valgrind is missing', scalar keys %statements
+		skip 'valgrind is missing', scalar @statements
 		  if system('valgrind --version >/dev/null 2>&1') != 0;
 
-		foreach my $name (sort keys %statements)
+		foreach my $case (@statements)
 		{
-			my $statement = $statements{$name};
-			my @library_option = ('-c', 'session_preload_libraries=pg_ringctl');
-			my $stock = instructions($statement, 11) - instructions($statement, 1);
-			my $ours = instructions($statement, 11, @library_option) -
-			  instructions($statement, 1, @library_option);
+			my ($name, $most, $statement, @options) = @$case;
+			my @library_option =
+			  ('-c', 'session_preload_libraries=pg_ringctl');
+			# what is short is run more often, for the noise of a server that starts
+			my $n = $name eq 'partitions' ? 51 : 11;
+			my $stock = instructions($statement, $n, @options) -
+			  instructions($statement, 1, @options);
+			my $ours =
+			  instructions($statement, $n, @options, @library_option) -
+			  instructions($statement, 1, @options, @library_option);
 
-			cmp_ok($ours / $stock, '<=', 1.01, "instructions of $name, over the server's");
+			note "$name: $stock $ours " . $ours / $stock;
+			cmp_ok($ours / $stock,
+				'<=', $most, "instructions of $name, over the server's");
 		}
 	}
 }

@@ -104,7 +104,7 @@ sub configure
 
 	foreach my $name (sort keys %values)
 	{
-		$node->adjust_conf('postgresql.conf', $name, $values{$name});
+		$node->append_conf('postgresql.conf', "$name = $values{$name}\n");
 	}
 	$node->restart;
 }

@@ -78,8 +78,14 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	/* initializing such a subplan here would add it to the node once more */
 	if (contain_subplans((Node *) value))
 		return true;
-	tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
-									&isnull);
+	if (IsA(value, Const))		/* the usual case, and cheap */
+	{
+		tid = ((Const *) value)->constvalue;
+		isnull = ((Const *) value)->constisnull;
+	}
+	else
+		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
+										&isnull);
 	if (isnull)
 		return false;
 	block = ItemPointerGetBlockNumberNoCheck((ItemPointer) DatumGetPointer(tid));

@@ -101,7 +101,7 @@ typedef struct ToastReader
 bool		toast_any = false;
 
 static dlist_head toasts = DLIST_STATIC_INIT(toasts);
-static seen_hash *seen = NULL;
+static seen_hash * seen = NULL;
 
 /* --- A fetch --- */
 
@@ -284,6 +284,7 @@ toast_begin(const void *owner, Relation rel)
 {
 	Oid			toastid = rel->rd_rel->reltoastrelid;
 	Relation	toastrel;
+	BlockNumber nblocks;
 	RingOptions options;
 
 	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
@@ -292,8 +293,10 @@ toast_begin(const void *owner, Relation rel)
 		return;
 
 	/* The larger of the two tables decides whether there is a ring. */
-	policy_for_toast(rel, Max(scanned_blocks(rel), known_size(toastid)), &options);
-	if (options.nbuffers == 0 || !ConditionalLockRelationOid(toastid, AccessShareLock))
+	nblocks = known_size(toastid);
+	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
+	if (options.nbuffers == 0 || nblocks <= options.leave_first ||
+		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
 
 	toastrel = table_open(toastid, NoLock);

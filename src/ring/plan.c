@@ -34,11 +34,13 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/catalog.h"
 #include "compat.h"
 #include "common/heap_am.h"
 #include "policies/policies.h"
 #include "params.h"
+#include "optimizer/cost.h"
 #include "ring/plan.h"
 #include "ring/strategy.h"
 #include "common/relations.h"
@@ -489,7 +491,10 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 static int
 blocks_to_leave(const Choice *choice)
 {
-	return Min(choice->threshold, SERVER_THRESHOLD);
+	int			blocks = Min(choice->threshold, SERVER_THRESHOLD);
+
+	/* each process of a parallel query leaves its part */
+	return IsInParallelMode() ? blocks / (max_parallel_workers_per_gather + 1) : blocks;
 }
 
 /*
