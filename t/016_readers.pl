@@ -602,7 +602,8 @@ sub partitioned_tables
 
 	$node->safe_psql('postgres', 'SELECT pg_ringctl_stats_reset()');
 	warm();
-	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
+	local $ENV{PGOPTIONS} =
+	  '-c session_preload_libraries=pg_ringctl -c pg_ringctl.scan_threshold=512';
 	$node->safe_psql('postgres', 'COPY parent TO STDOUT');
 	is( counters(
 			$node, 'leaf_1',

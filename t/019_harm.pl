@@ -545,7 +545,7 @@ sub instructions_of_small_scans
 			@small_pool
 		],
 		[
-			'small COPY TO', 1.05,
+			'small COPY TO', 1.07,
 			repeated(300, q(COPY one TO ''/dev/null'')), @small_pool
 		],
 		[
