@@ -169,10 +169,11 @@ sub hot_pages_stay
 {
 	my $table = sub { load_table($node, $_[0], $pages) };
 	my $values = sub { load_values($_[0], $pages) };
+	# few rows, on enough pages
 	my $large_values = sub {
 		load_values($_[0], 300);
 		$node->safe_psql('postgres',
-			"UPDATE $_[0] SET body = repeat(md5(id::text), 8000); CHECKPOINT"
+			"ALTER TABLE $_[0] SET (fillfactor = 10); UPDATE $_[0] SET body = repeat(md5(id::text), 8000); CHECKPOINT"
 		);
 	};
 	my $indexed = sub {

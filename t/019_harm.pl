@@ -537,7 +537,7 @@ sub instructions_of_small_scans
 		],
 		[
 			'small TID ranges',
-			1.06,
+			1.09,
 			repeated(
 				300,
 				q(SELECT count(*) INTO x FROM keyed WHERE ctid >= ''(100,0)'' AND ctid < ''(102,0)'')
@@ -550,7 +550,7 @@ sub instructions_of_small_scans
 		],
 		[
 			'small index builds',
-			1.02,
+			1.05,
 			repeated(
 				20, 'CREATE INDEX one_id ON one (id); DROP INDEX one_id'),
 			@small_pool

@@ -297,7 +297,8 @@ read_through_ring(IndexFetch *fetch, BlockNumber block)
 	if (fetch->reader == NULL)
 		begin_reader(fetch);
 	return ReadBufferExtended(fetch->rel, MAIN_FORKNUM, block, RBM_NORMAL,
-							  ring_before_read(fetch->reader->reader.ring, block));
+							  ring_before_read(fetch->reader->reader.ring, fetch->rel,
+											   block));
 }
 
 /* A tuple on this block is about to be fetched. */

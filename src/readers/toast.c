@@ -124,7 +124,7 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 {
 	if (toast->reader.ring == NULL && toast->misses >= toast->options.leave_first)
 		begin_ring(toast, rel);
-	return toast->reader.ring ? ring_before_read(toast->reader.ring, block) : NULL;
+	return toast->reader.ring ? ring_before_read(toast->reader.ring, rel, block) : NULL;
 }
 
 /*
@@ -299,8 +299,13 @@ toast_begin(const void *owner, Relation rel)
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
 
+	/*
+	 * If this session has the TOAST table open already, that may be for a
+	 * scan with heap_getnext(), which would refuse our routine.
+	 */
 	toastrel = table_open(toastid, NoLock);
-	if (RelationGetNumberOfBlocks(toastrel) > options.leave_first && heap_am_is_heap(toastrel))
+	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel) &&
+		RelationGetNumberOfBlocks(toastrel) > options.leave_first)
 		make_toast(owner, toastrel, &options);
 	table_close(toastrel, AccessShareLock);
 }

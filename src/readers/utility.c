@@ -67,7 +67,11 @@
 #include "utils/relcache.h"
 #include "utils/rls.h"
 
-/* A command that is running, and may have scans or loads to be caught. */
+/*
+ * A command that is running, and may have scans or loads to be caught; or any
+ * other command that runs in such a one, because it was called for one of its
+ * rows.  What the inner command scans is not the outer one's next scan.
+ */
 typedef struct UtilityCommand
 {
 	struct UtilityCommand *outer;	/* the one that it runs in; or NULL */
@@ -248,8 +252,8 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 {
 	if (prev_relation_hook)
 		prev_relation_hook(COMPAT_RELATION_HOOK_ARGS);
-	if (command != NULL && root->parse->jointree == NULL &&
-		COMPAT_RELATION_HOOK_INHERITS)
+	if (command != NULL && command->kind == READER_INDEX_BUILD &&
+		root->parse->jointree == NULL && COMPAT_RELATION_HOOK_INHERITS)
 		catch_scan(COMPAT_RELATION_HOOK_RELID);
 }
 
@@ -393,14 +397,21 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 		labels_accept();
 	if (!describe_command(pstmt->utilityStmt, &this_command) || policy_mode() == MODE_OFF)
 	{
-		process_utility(COMPAT_UTILITY_ARGS);
-		return;
+		if (command == NULL)
+		{
+			process_utility(COMPAT_UTILITY_ARGS);
+			return;
+		}
+		this_command = (UtilityCommand)
+		{
+			.outer = command
+		};
 	}
 	ncatches = heap_am_ncatches();
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
-	else
+	else if (this_command.kind == READER_INDEX_BUILD || this_command.fills_table)
 		watch_objects();
 	if (this_command.fills_table && write_ring_is_set())
 		executor_watch_runs();

@@ -59,9 +59,6 @@
 /* The ring that we choose for TOAST values, which are read one by one. */
 #define TOAST_RING_KB	256
 
-/* The TOAST values of a query get a ring after this number of reads, or later. */
-#define TOAST_FIRST_MISSES	64
-
 /* If this number of reads is in progress, one more is of little use. */
 #define MANY_READS	8
 
@@ -617,7 +614,7 @@ policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 	ring_kb = choice.params.scan_ring < 0 ? TOAST_RING_KB : choice.params.scan_ring;
 	fill_options(owner, false, ring_kb, choice.source, DIRTY_LEAVE, options);
 	options->repeats_blocks = true;
-	options->leave_first = Max(TOAST_FIRST_MISSES, blocks_to_leave(&choice));
+	options->leave_first = blocks_to_leave(&choice);
 	if (options->nbuffers > 0)
 		policy_cap_to_relation(options, nblocks);
 }

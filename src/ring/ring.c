@@ -288,10 +288,14 @@ ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
  *		Make the ring ready for the caller to read this block, and return the
  *		strategy to read the block with.  The caller must not hold a lock that
  *		other processes need.
+ *
+ * rel is the relation of ring_begin_reads().  If its lock was released in
+ * between, it may have a new file by now.
  */
 BufferAccessStrategy
-ring_before_read(Ring *ring, BlockNumber block)
+ring_before_read(Ring *ring, Relation rel, BlockNumber block)
 {
+	ring->locator = rel->rd_locator;
 	watch_and_tend(ring, block);
 	ring_consume_next(ring);
 	return ring->strategy;
