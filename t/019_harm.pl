@@ -512,7 +512,7 @@ sub instructions_of_small_scans
 		[ 'partitions', 1.01, 'SELECT count(*) FROM parts' ],
 		[
 			'look-ups by an index',
-			1.02,
+			1.03,
 			repeated(
 				300,
 				'SELECT octet_length(filler) INTO x FROM keyed WHERE id = i'),
