@@ -380,8 +380,8 @@ compat_fetch_holds_block(const IndexFetchHeapData *fetch, BlockNumber block)
 
 /*
  * Let an index scan hold this pinned buffer of a heap block instead of the one
- * that it holds, and prune the page.  heapam_index_fetch_tuple() does the same
- * when it has read a block.
+ * that it holds.  heapam_index_fetch_tuple() does the same when it has read a
+ * block, and then prunes the page.
  */
 static inline void
 compat_fetch_set_buffer(IndexFetchHeapData *fetch, BlockNumber block pg_attribute_unused(),
@@ -392,10 +392,18 @@ compat_fetch_set_buffer(IndexFetchHeapData *fetch, BlockNumber block pg_attribut
 	fetch->xs_cbuf = buffer;
 #if PG_VERSION_NUM >= 190000
 	fetch->xs_blk = block;
-	heap_page_prune_opt(fetch->xs_base.rel, buffer, &fetch->xs_vmbuffer,
+#endif
+}
+
+/* Prune the page that an index scan has just begun to hold. */
+static inline void
+compat_fetch_prune(IndexFetchHeapData *fetch)
+{
+#if PG_VERSION_NUM >= 190000
+	heap_page_prune_opt(fetch->xs_base.rel, fetch->xs_cbuf, &fetch->xs_vmbuffer,
 						(fetch->xs_base.flags & SO_HINT_REL_READ_ONLY) != 0);
 #else
-	heap_page_prune_opt(fetch->xs_base.rel, buffer);
+	heap_page_prune_opt(fetch->xs_base.rel, fetch->xs_cbuf);
 #endif
 }
 

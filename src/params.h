@@ -17,6 +17,8 @@
 #define RING_MIN_KB		64
 #define RING_MAX_KB		(16 * 1024 * 1024)
 
+#define KB_PER_BUFFER	(BLCKSZ / 1024)
+
 /* What pg_ringctl does to scans: pg_ringctl.mode */
 typedef enum ScanMode
 {

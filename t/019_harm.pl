@@ -53,6 +53,7 @@ nobody_waits_for_cached_files();
 limit_over_dead_pages();
 first_pages_stay();
 memory_has_bounds();
+idle_sessions_hold_nothing();
 $node->stop;
 log_is_clean($node, 'harm');
 instructions_of_small_scans();
@@ -430,6 +431,33 @@ sub memory_has_bounds
 	is( $node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
 		0,
 		'no ring is left');
+}
+
+# A session that waits for its client keeps no shared memory for rings that were.
+sub idle_sessions_hold_nothing
+{
+	my $before = shared_memory();
+	my $session = session_with($node, @library);
+
+	$session->query_safe('SET pg_ringctl.scan_threshold = 0');
+	foreach my $end ('COMMIT', 'ROLLBACK')
+	{
+		$session->query_safe(
+			"BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c");
+		cmp_ok(shared_memory(), '>', $before,
+			"before $end: a ring's shared memory");
+		$session->query_safe("CLOSE c; $end");
+		cmp_ok(shared_memory(), '<=', $before,
+			"after $end: it is given back");
+	}
+	$session->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT 1 / (id - 2000) FROM big');
+	$session->query('MOVE ALL IN c');
+	$session->{stderr} = '';
+	$session->query_safe('ROLLBACK');
+	cmp_ok(shared_memory(), '<=', $before,
+		"after an error: it is given back");
+	$session->quit;
 }
 
 sub cursors_hold

@@ -27,6 +27,7 @@ our @EXPORT = qw(
   session
   session_with
   pid_of
+  says
   fails
   close_gate
   open_gate
@@ -199,6 +200,16 @@ sub pid_of
 	return $session->query_safe('SELECT pg_backend_pid()');
 }
 
+# The session has said what matches; forget it.
+sub says
+{
+	my ($session, $pattern, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	like($session->{stderr}, $pattern, $name);
+	$session->{stderr} = '';
+}
+
 # The query raises an error that matches.
 sub fails
 {
@@ -206,8 +217,7 @@ sub fails
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$session->query($query);
-	like($session->{stderr}, $pattern, $name);
-	$session->{stderr} = '';
+	says($session, $pattern, $name);
 }
 
 # A gate holds a scan in its middle: a query with "through_gate(id, 100)" in

@@ -56,6 +56,7 @@ struct HeapAmSwap
 	Oid			relid;
 	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: the same */
+	uint64		number;			/* a catch: number of catches up to it */
 	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
 	void	   *arg;
 	ResourceOwner owner;		/* a hold: owner of the reference; NULL if
@@ -68,6 +69,7 @@ static TableAmRoutine our_routine;
 
 static dlist_head catches = DLIST_STATIC_INIT(catches);
 static dlist_head holds = DLIST_STATIC_INIT(holds);
+static uint64 ncatches_made = 0;
 
 static object_access_hook_type prev_object_access = NULL;
 static bool watches_drops = false;	/* is our hook there? */
@@ -330,6 +332,7 @@ make_catch(Relation rel)
 	if (find_swap(&catches, rel) != NULL)
 		return NULL;
 	swap = make_swap(rel);
+	swap->number = ++ncatches_made;
 	dlist_push_tail(&catches, &swap->node);
 	rel->rd_tableam = &our_routine;
 	return swap;
@@ -366,29 +369,51 @@ heap_am_catch_insertion(Relation rel, InsertBegunMtd begun)
 }
 
 /*
- * heap_am_ncatches
- *		The number of catches.
+ * heap_am_ncatches_made
+ *		The number of catches that this process has made so far, for
+ *		heap_am_drop_catches_since().
  */
-int
-heap_am_ncatches(void)
+uint64
+heap_am_ncatches_made(void)
 {
-	int			n = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &catches)
-		n++;
-	return n;
+	return ncatches_made;
 }
 
 /*
- * heap_am_drop_catches
- *		Drop all catches except for this number of the oldest ones.
+ * heap_am_drop_catches_since
+ *		Drop the catches that were made when there had been this number.
  */
 void
-heap_am_drop_catches(int keep)
+heap_am_drop_catches_since(uint64 number)
 {
-	for (int n = heap_am_ncatches(); n > keep; n--)
-		drop_catch(dlist_container(HeapAmSwap, node, dlist_tail_node(&catches)));
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &catches)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (swap->number > number)
+			drop_catch(swap);
+	}
+}
+
+/*
+ * heap_am_drop_scan_catches
+ *		Drop the catches of scans, because the next scan may not be the one
+ *		that is to be caught.
+ */
+void
+heap_am_drop_scan_catches(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &catches)
+	{
+		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
+
+		if (swap->scan_begun != NULL)
+			drop_catch(swap);
+	}
 }
 
 /*

@@ -168,14 +168,9 @@ name_literal(Relation rel)
 														 RelationGetRelationName(rel)));
 }
 
-/*
- * relations_check_storage
- *		Raise an error if the relation has no storage that we can read, or does
- *		not have this fork.  If "ring" is true, also raise an error if the
- *		relation can't be read through a ring.
- */
-void
-relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
+/* Raise an error if the relation is of a kind that has no storage. */
+static void
+check_kind_has_storage(Relation rel)
 {
 	char		relkind = rel->rd_rel->relkind;
 
@@ -191,7 +186,18 @@ relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
 				 relkind == RELKIND_PARTITIONED_INDEX ?
 				 errhint("Name one of its partitions, which pg_partition_tree(%s) lists.",
 						 name_literal(rel)) : 0));
+}
 
+/*
+ * relations_check_storage
+ *		Raise an error if the relation has no storage that we can read, or does
+ *		not have this fork.  If "ring" is true, also raise an error if the
+ *		relation can't be read through a ring.
+ */
+void
+relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
+{
+	check_kind_has_storage(rel);
 	relations_check_buffers(rel, ring);
 	/* On a standby an unlogged relation has nothing but this fork. */
 	if (forknum != INIT_FORKNUM)
@@ -251,12 +257,7 @@ relations_is_leaf(Oid relid, bool tell)
 static void
 check_leaf(Relation rel)
 {
-	if (!RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("relation \"%s\" does not have storage",
-						RelationGetRelationName(rel)),
-				 errdetail_relkind_not_supported(rel->rd_rel->relkind)));
+	check_kind_has_storage(rel);
 	relations_check_buffers(rel, false);
 	relations_check_present(rel);
 }

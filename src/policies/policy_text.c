@@ -32,8 +32,6 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#define KB_PER_BLOCK	(BLCKSZ / 1024)
-
 /* The longest label, in bytes: several times as long as any policy needs. */
 #define MAX_LABEL		1000
 
@@ -260,7 +258,7 @@ policy_spell(const RelationPolicy *policy, PolicySettings *settings)
 		int64		blocks = policy->scan_threshold;
 
 		settings->values[SETS_SCAN_THRESHOLD] =
-			args_spell_size(blocks > 0 ? blocks * KB_PER_BLOCK : blocks);
+			args_spell_size(blocks > 0 ? blocks * KB_PER_BUFFER : blocks);
 	}
 	if (policy->sets_dirty_pages)
 		settings->values[SETS_DIRTY_PAGES] =

@@ -26,6 +26,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "common/heap_am.h"
 #include "compat.h"
 #include "nodes/nodeFuncs.h"
 #include "readers/bitmapscan.h"
@@ -255,6 +256,7 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
 	EState	   *estate;
 
+	heap_am_drop_scan_catches();	/* see utility.c */
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else
@@ -373,7 +375,7 @@ end_query_with_readers(QueryDesc *queryDesc)
 static void
 ringctl_ExecutorEnd(QueryDesc *queryDesc)
 {
-	if (likely(scan_nqueries == 0 && !toast_any && !scan_any_parallel()))
+	if (likely(scan_nqueries == 0 && !toast_any() && !scan_any_parallel()))
 		end_query(queryDesc);
 	else
 		end_query_with_readers(queryDesc);

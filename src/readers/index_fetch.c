@@ -179,14 +179,15 @@ end_stream(IndexFetch *fetch)
 static void
 begin_reader(IndexFetch *fetch)
 {
+	BlockNumber nblocks = RelationGetNumberOfBlocks(fetch->rel);
 	RingOptions options;
 
-	policy_for_index_scan(fetch->rel, RelationGetNumberOfBlocks(fetch->rel), &options);
+	policy_for_index_scan(fetch->rel, nblocks, &options);
 	if (fetch->reads_ahead)
 		fetch->ahead = MemoryContextAlloc(fetch->node->ps.state->es_query_cxt,
 										  sizeof(LeafAhead));
 	fetch->reader = scan_begin_reader(READER_INDEXSCAN, &fetch->node->ps, &options);
-	fetch->reader->expected = RelationGetNumberOfBlocks(fetch->rel);
+	fetch->reader->expected = nblocks;
 	if (!fetch->reads_ahead)
 		ring_begin_reads(fetch->reader->reader.ring, fetch->rel, MAIN_FORKNUM);
 	scan_begin_index_pass(fetch->reader);
@@ -267,7 +268,7 @@ static Buffer
 buffer_ahead(IndexFetch *fetch, BlockNumber block)
 {
 	const BTScanPosData *pos = &((BTScanOpaque) fetch->scan->opaque)->currPos;
-	Buffer		buffer = InvalidBuffer;
+	Buffer		buffer;
 
 	if (!BTScanPosIsValid(*pos))
 		return InvalidBuffer;
@@ -317,7 +318,10 @@ before_fetch(IndexFetch *fetch, BlockNumber block)
 		ring_count_unringed(fetch->reader->reader.ring,
 							pgBufferUsage.shared_blks_read - reads);
 	if (BufferIsValid(buffer))
+	{
 		compat_fetch_set_buffer(&fetch->heap, block, buffer);
+		compat_fetch_prune(&fetch->heap);
+	}
 }
 
 static bool

@@ -116,7 +116,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 	reader_hide(reader);
 	read_stream_end(stream);
 
-	ring_forget_relation(ring);
+	ring_watch(ring);
 	result->ring_buffers = ring_public(ring)->nbuffers;
 	result->counts = *ring_counts(ring);
 	result->blks_read = result->ring_buffers > 0 ? result->counts.blks_read :

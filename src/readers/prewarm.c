@@ -49,7 +49,8 @@ typedef struct PrewarmJob
 	PrewarmMode mode;
 	PrewarmOptions options;
 	int64		first_block;
-	int64		last_block;		/* first_block - 1 if nothing is to be read */
+	int64		nblocks;
+	LoadResult	result;
 } PrewarmJob;
 
 static PrewarmMode
@@ -203,9 +204,9 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
 	Relation	rel = job->open.rel;
 	int64		nblocks = RelationGetNumberOfBlocksInFork(rel, job->forknum);
+	int64		last_block = nblocks - 1;
 
 	job->first_block = 0;
-	job->last_block = nblocks - 1;
 
 	if (!PG_ARGISNULL(4))
 	{
@@ -214,15 +215,16 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
 	}
 	if (!PG_ARGISNULL(5))
 	{
-		job->last_block = PG_GETARG_INT64(5);
-		prewarm_check_block(rel, job->forknum, job->last_block, nblocks, "ending block");
+		last_block = PG_GETARG_INT64(5);
+		prewarm_check_block(rel, job->forknum, last_block, nblocks, "ending block");
 	}
 
-	if (!PG_ARGISNULL(4) && !PG_ARGISNULL(5) && job->last_block < job->first_block)
+	if (!PG_ARGISNULL(4) && !PG_ARGISNULL(5) && last_block < job->first_block)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ending block number %lld is before starting block number %lld",
-						(long long) job->last_block, (long long) job->first_block)));
+						(long long) last_block, (long long) job->first_block)));
+	job->nblocks = last_block - job->first_block + 1;
 }
 
 /*
@@ -248,43 +250,41 @@ get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argumen
 	relations_check_storage(job->open.rel, job->forknum, options->ring_kb > 0);
 	relations_notice_children(job->open.rel, "pg_ringctl_prewarm_all");
 	get_range(job, fcinfo);
-	policy_notice_cap(options->ring_kb, job->last_block - job->first_block + 1);
+	policy_notice_cap(options->ring_kb, job->nblocks);
 	prewarm_adapt_options(options, job->open.rel);
 }
 
 /* Hint the operating system to read the blocks; don't wait for the reads. */
-static int64
-prefetch_blocks(const PrewarmJob *job)
+static void
+prefetch_blocks(PrewarmJob *job)
 {
 #ifdef USE_PREFETCH
-	for (int64 block = job->first_block; block <= job->last_block; block++)
+	for (; job->result.blocks < job->nblocks; job->result.blocks++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		PrefetchBuffer(job->open.rel, job->forknum, block);
+		PrefetchBuffer(job->open.rel, job->forknum, job->first_block + job->result.blocks);
 		progress_add(1);
 	}
-	return job->last_block - job->first_block + 1;
 #else
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("prefetch is not supported by this build")));
-	return 0;					/* keep compiler quiet */
 #endif
 }
 
 /* Read the blocks, but not into shared buffers. */
-static int64
-read_blocks(const PrewarmJob *job)
+static void
+read_blocks(PrewarmJob *job)
 {
 	static PGIOAlignedBlock blockbuffer;
 
-	for (int64 block = job->first_block; block <= job->last_block; block++)
+	for (; job->result.blocks < job->nblocks; job->result.blocks++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		smgrread(RelationGetSmgr(job->open.rel), job->forknum, block, blockbuffer.data);
+		smgrread(RelationGetSmgr(job->open.rel), job->forknum,
+				 job->first_block + job->result.blocks, blockbuffer.data);
 		progress_add(1);
 	}
-	return job->last_block - job->first_block + 1;
 }
 
 /*
@@ -321,40 +321,41 @@ prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation re
 
 /* Read the blocks into shared buffers, through a ring or without one. */
 static void
-buffer_blocks(const PrewarmJob *job, LoadResult *result)
+buffer_blocks(PrewarmJob *job)
 {
 	const PrewarmOptions *options = &job->options;
-	int64		nblocks = job->last_block - job->first_block + 1;
 	FitBudget	fit = {.action = options->fit};
+	int64		have_to_fit = prewarm_blocks_to_fit(job->open.rel, options->ring_kb,
+													job->nblocks);
 	ParallelPrewarm *parallel;
 
-	if (options->fit == FIT_WARN)
-		fit_warn(prewarm_blocks_to_fit(job->open.rel, options->ring_kb, nblocks));
-	progress_set_total(fit_count_readable(&fit, prewarm_blocks_to_fit(job->open.rel, options->ring_kb,
-																	  nblocks), nblocks));
+	fit_warn(&fit, have_to_fit);
+	progress_set_total(fit_count_readable(&fit, have_to_fit, job->nblocks));
 	parallel = parallel_prewarm_begin(options->workers);
 	prewarm_read(parallel, &fit, options->ring_kb, job->open.rel, job->forknum,
-				 job->first_block, nblocks, result);
+				 job->first_block, job->nblocks, &job->result);
 	parallel_prewarm_end(parallel);
 	fit_report_left_out(&fit);
 }
 
 /* Read the blocks, in any mode. */
 static void
-read_job(const PrewarmJob *job, LoadResult *result)
+read_job(void *arg)
 {
-	progress_set_total(job->last_block - job->first_block + 1);
+	PrewarmJob *job = arg;
+
+	progress_set_total(job->nblocks);
 	progress_set_phase(PHASE_READING, 0);
 	switch (job->mode)
 	{
 		case PREWARM_PREFETCH:
-			result->blocks = prefetch_blocks(job);
+			prefetch_blocks(job);
 			break;
 		case PREWARM_READ:
-			result->blocks = read_blocks(job);
+			read_blocks(job);
 			break;
 		case PREWARM_BUFFER:
-			buffer_blocks(job, result);
+			buffer_blocks(job);
 			break;
 	}
 }
@@ -398,11 +399,9 @@ make_result(TupleDesc tupdesc, PrewarmMode mode, const LoadResult *result,
 static Datum
 prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {
-	PrewarmJob	job;
-	LoadResult	result = {0};
+	PrewarmJob	job = {0};
 	TupleDesc	tupdesc;
-	instr_time	start;
-	instr_time	end;
+	double		elapsed_time;
 
 	ring_require_server();
 	tupdesc = results_row_type(fcinfo, PREWARM_RESULT_COLUMNS);
@@ -411,22 +410,9 @@ prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 
 	get_job(&job, fcinfo, ring_of_argument);
 
-	INSTR_TIME_SET_CURRENT(start);
-	progress_begin(COMMAND_PREWARM, PG_GETARG_OID(0));
-	PG_TRY();
-	{
-		read_job(&job, &result);
-	}
-	PG_FINALLY();
-	{
-		progress_end();
-	}
-	PG_END_TRY();
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-
+	elapsed_time = progress_run(COMMAND_PREWARM, PG_GETARG_OID(0), read_job, &job);
 	relations_close(&job.open);
-	return make_result(tupdesc, job.mode, &result, INSTR_TIME_GET_MILLISEC(end));
+	return make_result(tupdesc, job.mode, &job.result, elapsed_time);
 }
 
 /*

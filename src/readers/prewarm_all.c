@@ -13,8 +13,9 @@
  */
 #include "postgres.h"
 
-#include "common/arguments.h"
 #include "catalog/pg_class.h"
+#include "common/arguments.h"
+#include "common/clock.h"
 #include "common/results.h"
 #include "compat.h"
 #include "funcapi.h"
@@ -125,7 +126,6 @@ read_part(ParallelPrewarm *parallel, FitBudget *fit, const Part *part, int ring_
 	LoadResult	result = {0};
 	int64		nblocks;
 	instr_time	start;
-	instr_time	end;
 
 	if (!relations_try_open(&open, part->relid, part->table))
 	{
@@ -139,32 +139,38 @@ read_part(ParallelPrewarm *parallel, FitBudget *fit, const Part *part, int ring_
 	nblocks = RelationGetNumberOfBlocks(open.rel);
 	INSTR_TIME_SET_CURRENT(start);
 	prewarm_read(parallel, fit, ring_kb, open.rel, MAIN_FORKNUM, 0, nblocks, &result);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-
-	relations_close(&open);
 	put_part(rsinfo, part, &result, nblocks > 0 && result.blocks == 0,
-			 INSTR_TIME_GET_MILLISEC(end));
+			 milliseconds_since(start));
+	relations_close(&open);
 }
+
+/* What is to be read, and where the rows go. */
+typedef struct AllJob
+{
+	const List *parts;
+	PrewarmOptions options;
+	ReturnSetInfo *rsinfo;
+} AllJob;
 
 /* Read all parts, with the help of workers. */
 static void
-read_parts(const List *parts, const PrewarmOptions *options, ReturnSetInfo *rsinfo)
+read_parts(void *arg)
 {
+	const AllJob *job = arg;
+	const PrewarmOptions *options = &job->options;
 	FitBudget	fit = {.action = options->fit};
-	PartsSize	size = measure_parts(parts, options->ring_kb);
+	PartsSize	size = measure_parts(job->parts, options->ring_kb);
 	ParallelPrewarm *parallel;
 
 	policy_notice_cap(options->ring_kb, size.largest);
-	if (options->fit == FIT_WARN)
-		fit_warn(size.have_to_fit);
+	fit_warn(&fit, size.have_to_fit);
 	progress_set_total(fit_count_readable(&fit, size.have_to_fit, size.blocks));
 
 	parallel = parallel_prewarm_begin(options->workers);
-	foreach_ptr(Part, part, parts)
+	foreach_ptr(Part, part, job->parts)
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_part(parallel, &fit, part, options->ring_kb, rsinfo);
+		read_part(parallel, &fit, part, options->ring_kb, job->rsinfo);
 	}
 	parallel_prewarm_end(parallel);
 	fit_report_left_out(&fit);
@@ -174,32 +180,21 @@ read_parts(const List *parts, const PrewarmOptions *options, ReturnSetInfo *rsin
 static Datum
 prewarm_all(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {
-	ReturnSetInfo *rsinfo;
-	PrewarmOptions options;
+	AllJob		job;
 	List	   *kinds;
-	List	   *parts;
 
 	ring_require_server();
-	rsinfo = results_begin_set(fcinfo, 1 + PREWARM_RESULT_COLUMNS);
+	job.rsinfo = results_begin_set(fcinfo, 1 + PREWARM_RESULT_COLUMNS);
 	if (PG_ARGISNULL(0))
 		return (Datum) 0;
 
-	prewarm_get_options(fcinfo, ring_of_argument, 1, 3, 4, &options);
-	prewarm_check_enabled(options.ring_kb);
+	prewarm_get_options(fcinfo, ring_of_argument, 1, 3, 4, &job.options);
+	prewarm_check_enabled(job.options.ring_kb);
 	args_check_not_null(fcinfo, 2, "parts");
 	kinds = parts_parse(PG_GETARG_ARRAYTYPE_P(2));
-	parts = get_parts(PG_GETARG_OID(0), kinds, &options);
+	job.parts = get_parts(PG_GETARG_OID(0), kinds, &job.options);
 
-	progress_begin(COMMAND_PREWARM_ALL, PG_GETARG_OID(0));
-	PG_TRY();
-	{
-		read_parts(parts, &options, rsinfo);
-	}
-	PG_FINALLY();
-	{
-		progress_end();
-	}
-	PG_END_TRY();
+	progress_run(COMMAND_PREWARM_ALL, PG_GETARG_OID(0), read_parts, &job);
 	return (Datum) 0;
 }
 

@@ -24,7 +24,6 @@
 #include "funcapi.h"
 #include "readers/load.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "ring/plan.h"
 #include "readers/prewarm.h"
 #include "shmem/progress.h"
@@ -57,6 +56,7 @@ typedef struct BlocksJob
 	int64		most;			/* number of blocks that may be handed out */
 	int64		again;			/* blocks listed again while they waited, as
 								 * far as they were reported as progress */
+	LoadResult	result;
 } BlocksJob;
 
 static ReorderMode
@@ -216,8 +216,9 @@ report_left_out(BlocksJob *job)
 
 /* Read the blocks into shared buffers, through a ring or without one. */
 static void
-buffer_blocks(BlocksJob *job, LoadResult *result)
+buffer_blocks(void *arg)
 {
+	BlocksJob  *job = arg;
 	int			length = count_listed(job);
 	FitBudget	fit = {.action = job->fit};
 	RingOptions options;
@@ -228,8 +229,7 @@ buffer_blocks(BlocksJob *job, LoadResult *result)
 	policy_for_load(job->open.rel, job->ring_kb, &options);
 	options.repeats_blocks = true;
 	job->most = options.nbuffers > 0 ? length : fit_take(&fit, length);
-	if (job->fit == FIT_WARN && options.nbuffers == 0)
-		fit_warn(length);
+	fit_warn(&fit, options.nbuffers > 0 ? 0 : length);
 
 	progress_set_total(job->most);
 	progress_set_phase(PHASE_READING, 0);
@@ -238,7 +238,7 @@ buffer_blocks(BlocksJob *job, LoadResult *result)
 								  next_listed_block, job);
 	job->previous = InvalidBlockNumber;
 	load_blocks(job->open.rel, MAIN_FORKNUM, &options, job->most,
-				next_block_of_window, job, result);
+				next_block_of_window, job, &job->result);
 	report_left_out(job);
 }
 
@@ -261,10 +261,8 @@ static Datum
 prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 {
 	BlocksJob	job = {0};
-	LoadResult	result = {0};
 	TupleDesc	tupdesc;
-	instr_time	start;
-	instr_time	end;
+	double		elapsed_time;
 
 	ring_require_server();
 	tupdesc = results_row_type(fcinfo, BLOCKS_RESULT_COLUMNS);
@@ -273,23 +271,10 @@ prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 
 	get_job(&job, fcinfo, ring_of_argument);
 
-	INSTR_TIME_SET_CURRENT(start);
-	progress_begin(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0));
-	PG_TRY();
-	{
-		buffer_blocks(&job, &result);
-	}
-	PG_FINALLY();
-	{
-		progress_end();
-	}
-	PG_END_TRY();
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
-
+	elapsed_time = progress_run(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0),
+								buffer_blocks, &job);
 	relations_close(&job.open);
-	return make_result(tupdesc, &result, job.seek_distance,
-					   INSTR_TIME_GET_MILLISEC(end));
+	return make_result(tupdesc, &job.result, job.seek_distance, elapsed_time);
 }
 
 /*

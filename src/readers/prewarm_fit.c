@@ -40,12 +40,13 @@ fit_parse(const char *name)
 
 /*
  * fit_warn
- *		Warn if this number of blocks does not fit into shared buffers.
+ *		Warn if this number of blocks does not fit into shared buffers, and the
+ *		user wants to be warned.
  */
 void
-fit_warn(int64 blocks)
+fit_warn(const FitBudget *fit, int64 blocks)
 {
-	if (blocks > NBuffers)
+	if (fit->action == FIT_WARN && blocks > NBuffers)
 		ereport(WARNING,
 				(errmsg("the blocks to be read do not fit into shared buffers"),
 				 errdetail("There are %lld blocks, and \"%s\" has room for %d.",

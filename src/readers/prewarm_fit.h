@@ -28,7 +28,7 @@ typedef struct FitBudget
 
 extern FitAction fit_parse(const char *name);
 extern int64 fit_count_readable(const FitBudget *fit, int64 have_to_fit, int64 all);
-extern void fit_warn(int64 blocks);
+extern void fit_warn(const FitBudget *fit, int64 blocks);
 extern int64 fit_take(FitBudget *fit, int64 blocks);
 extern void fit_report_left_out(const FitBudget *fit);
 

@@ -120,6 +120,11 @@ count_reader(const Reader *reader)
 static void
 finish_reader(Reader *reader, bool failed)
 {
+	if (reader->ring == NULL)
+	{
+		pfree(reader);
+		return;
+	}
 	reader_stop_clock(reader);
 	ring_close(reader->ring);
 	count_reader(reader);
@@ -241,10 +246,7 @@ void
 reader_end(Reader *reader)
 {
 	ResourceOwnerForget(reader->owner, PointerGetDatum(reader), &reader_resource);
-	if (reader->ring != NULL)
-		finish_reader(reader, false);
-	else
-		pfree(reader);
+	finish_reader(reader, false);
 }
 
 /* Called by the resource owner: the query failed. */
@@ -255,12 +257,6 @@ reader_failed(Datum res)
 
 	if (reader->failed)
 		reader->failed(reader);
-	if (reader->ring == NULL)
-	{
-		pfree(reader);
-		return;
-	}
-	ring_forget_relation(reader->ring);
 	finish_reader(reader, true);
 }
 

@@ -347,11 +347,9 @@ scan_begin_index_pass(ScanReader *reader)
 		reader->reader.scans++;
 	if (IsParallelWorker())
 		reader->reader.workers++;
-	reader->begun = true;
 	set_pass(reader, PASS_READING);
 	set_reader_running(reader, true);
 	reader_start_pass(&reader->reader, reader->expected);
-	reader_start_clock(&reader->reader);
 }
 
 /* The scan changes its direction in the middle of a pass. */
@@ -604,7 +602,7 @@ scan_leave_query(const EState *estate)
 		reader_hide(&reader->reader);
 		if (reader->running)
 			note_consumed(reader);
-		ring_forget_relation(reader->reader.ring);
+		ring_watch(reader->reader.ring);
 		set_reader_running(reader, false);
 		set_pass(reader, PASS_IDLE);
 	}

@@ -27,7 +27,9 @@
 
 #include "access/syncscan.h"
 #include "compat.h"
+#include "params.h"
 #include "readers/scan_stream.h"
+#include "readers/toast.h"
 #include "utils/rel.h"
 
 #define STREAM_FLAGS	(READ_STREAM_SEQUENTIAL | COMPAT_READ_STREAM_BATCHING)
@@ -206,12 +208,9 @@ scan_set_ring_stream(ScanReader *reader, int max_ahead)
 											reader, 0));
 }
 
-/*
- * scan_set_plain_stream
- *		Let the scan read without the ring that the server gives it.
- */
-void
-scan_set_plain_stream(HeapScanDesc scan)
+/* Let the scan read without the ring that the server gives it. */
+static void
+set_plain_stream(HeapScanDesc scan)
 {
 	scan_set_stream(scan, read_stream_begin_relation(STREAM_FLAGS, NULL,
 													 scan->rs_base.rs_rd, MAIN_FORKNUM,
@@ -219,4 +218,23 @@ scan_set_plain_stream(HeapScanDesc scan)
 													 next_block_parallel_unringed :
 													 next_block_serial_unringed,
 													 scan, 0));
+}
+
+/*
+ * scan_prospect
+ *		Which ring is there for the scan of this query or utility command, if
+ *		any?  If there is none of ours, our work for the scan is done here.
+ */
+RingProspect
+scan_prospect(HeapScanDesc scan, const void *owner)
+{
+	Relation	rel = scan->rs_base.rs_rd;
+	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
+
+	if (prospect > RING_LEFT_TO_SERVER)
+		return prospect;
+	if (prospect == RING_NONE && scan->rs_strategy != NULL)
+		set_plain_stream(scan);
+	toast_begin(owner, rel);
+	return prospect;
 }

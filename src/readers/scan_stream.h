@@ -11,9 +11,10 @@
 #define RINGCTL_SCAN_STREAM_H
 
 #include "readers/scan_reader.h"
+#include "ring/plan.h"
 
 extern void scan_set_stream(HeapScanDesc scan, ReadStream *stream);
 extern void scan_set_ring_stream(ScanReader *reader, int max_ahead);
-extern void scan_set_plain_stream(HeapScanDesc scan);
+extern RingProspect scan_prospect(HeapScanDesc scan, const void *owner);
 
 #endif							/* RINGCTL_SCAN_STREAM_H */

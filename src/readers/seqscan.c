@@ -151,15 +151,10 @@ decide_for(SeqScanState *node)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
-	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
+	RingProspect prospect = scan_prospect(scan, node->ss.ps.state);
 
 	if (prospect <= RING_LEFT_TO_SERVER)
-	{
-		if (prospect == RING_NONE && scan->rs_strategy != NULL)
-			scan_set_plain_stream(scan);
-		toast_begin(node->ss.ps.state, rel);
 		return false;
-	}
 	if (prospect == RING_ASKED_FOR || !server_may_begin(node))
 	{
 		RingOptions options;

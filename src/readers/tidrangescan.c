@@ -113,18 +113,6 @@ blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
 	return is_empty ? 0 : (BlockNumber) Max(0, range.last - range.first + 1);
 }
 
-/*
- * Is there a ring of ours for a scan of nscanned of the relation's nblocks
- * blocks?  It is not enough to look at nscanned: a tool may copy a large table
- * range by range, where each range would fit into the pool.
- */
-static bool
-gets_ring(Relation rel, BlockNumber nblocks, BlockNumber nscanned)
-{
-	return policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER &&
-		policy_prospect(rel, nscanned, MODE_CONTROL) != RING_NONE;
-}
-
 /* Attach a reader to the node's scan, which has not read a block yet. */
 static void
 attach(TidRangeScanState *node, BlockNumber nblocks)
@@ -160,8 +148,13 @@ tidrangescan_first_call(PlanState *ps, int n)
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	nblocks = RelationGetNumberOfBlocks(rel);
-	if (gets_ring(rel, nblocks, nblocks) &&
-		gets_ring(rel, nblocks, blocks_in_range(node, nblocks)))
+
+	/*
+	 * It is not enough to look at the range: a tool may copy a large table
+	 * range by range, where each range would fit into the pool.
+	 */
+	if (policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER &&
+		policy_prospect(rel, blocks_in_range(node, nblocks), MODE_CONTROL) != RING_NONE)
 		attach(node, nblocks);
 	else
 		toast_begin(ps->state, rel);

@@ -61,7 +61,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-/* A table of fewer blocks is taken to have few values. */
+/* The values of a table of fewer blocks are no reason to look at a query. */
 #define TOAST_MIN_BLOCKS	16
 
 /* The real size of a TOAST table is looked at once in this number of scans. */
@@ -98,9 +98,8 @@ typedef struct ToastReader
 	int64		misses;			/* blocks that were read, not found */
 } ToastReader;
 
-bool		toast_any = false;
+dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
 
-static dlist_head toasts = DLIST_STATIC_INIT(toasts);
 static seen_hash * seen = NULL;
 
 /* --- A fetch --- */
@@ -130,6 +129,9 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 /*
  * A tuple of the TOAST table is about to be fetched: let the index scan have
  * the buffer of its block.
+ *
+ * The page is not pruned.  That would make it dirty, from 19 on even if it has
+ * just been loaded, and the ring leaves dirty pages behind.
  */
 static void
 before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
@@ -151,13 +153,6 @@ before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
 
 /* --- A reader --- */
 
-static void
-unlink_toast(ToastReader *toast)
-{
-	dlist_delete(&toast->reader.node);
-	toast_any = !dlist_is_empty(&toasts);
-}
-
 /* The reader's query failed. */
 static void
 toast_failed(Reader *failed)
@@ -167,7 +162,7 @@ toast_failed(Reader *failed)
 	if (toast->hold == NULL)
 		return;
 	heap_am_forget(toast->hold);
-	unlink_toast(toast);
+	dlist_delete(&toast->reader.node);
 }
 
 static void
@@ -185,8 +180,7 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 	toast->nblocks = RelationGetNumberOfBlocks(toastrel);
 	enabled_mark(&toast->enabled);
 	toast->hold = heap_am_hold(toastrel, before_fetch, toast);
-	dlist_push_head(&toasts, &toast->reader.node);
-	toast_any = true;
+	dlist_push_head(&toast_readers, &toast->reader.node);
 }
 
 /* --- Which TOAST tables --- */
@@ -288,7 +282,6 @@ toast_begin(const void *owner, Relation rel)
 	RingOptions options;
 
 	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
-		scanned_blocks(rel) < TOAST_MIN_BLOCKS ||
 		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
 		return;
 
@@ -320,14 +313,14 @@ toast_end(const void *owner)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &toasts)
+	dlist_foreach_modify(iter, &toast_readers)
 	{
 		ToastReader *toast = dlist_container(ToastReader, reader.node, iter.cur);
 
 		if (toast->owner != owner)
 			continue;
 		heap_am_release(toast->hold);
-		unlink_toast(toast);
+		dlist_delete(&toast->reader.node);
 		reader_end(&toast->reader);
 	}
 }

@@ -10,10 +10,21 @@
 #ifndef RINGCTL_TOAST_H
 #define RINGCTL_TOAST_H
 
+#include "lib/ilist.h"
 #include "utils/rel.h"
 
-/* Does the session have readers of TOAST tables? */
-extern bool toast_any;
+extern dlist_head toast_readers;
+
+/*
+ * toast_any
+ *		Does the session have readers of TOAST tables?  This is called at the
+ *		end of every query.
+ */
+static inline bool
+toast_any(void)
+{
+	return !dlist_is_empty(&toast_readers);
+}
 
 extern bool toast_may_matter(Relation rel);
 extern void toast_begin(const void *owner, Relation rel);

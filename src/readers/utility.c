@@ -31,6 +31,12 @@
  * There is no hook that parallel workers of an index build would call, so each
  * of them reads through the server's ring.
  *
+ * Only the command's own scan may be caught.  Before it begins, the server may
+ * call a function of the user, to fold an index's predicate, and the function
+ * may run a query on the same table.  The query's scan may outlive the command,
+ * if it is a cursor's.  So when any query starts, all catches of scans are
+ * dropped (executor.c).
+ *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.
  *
@@ -111,23 +117,15 @@ static void
 scan_begun(TableScanDesc sscan)
 {
 	HeapScanDesc scan = (HeapScanDesc) sscan;
-	Relation	rel = sscan->rs_rd;
-	RingProspect prospect;
 	RingOptions options;
 	ScanReader *reader;
 
 	if (command == NULL || policy_mode() == MODE_OFF)
 		return;
 	end_scans(command);			/* its scans run one after another */
-	prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
-	if (prospect <= RING_LEFT_TO_SERVER)
-	{
-		if (prospect == RING_NONE && scan->rs_strategy != NULL)
-			scan_set_plain_stream(scan);
-		toast_begin(command, rel);
+	if (scan_prospect(scan, command) <= RING_LEFT_TO_SERVER)
 		return;
-	}
-	policy_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
+	policy_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
 	reader = scan_begin_reader_of_command(command->kind, command, scan, &options);
 	scan_set_ring_stream(reader, options.max_ahead);
 }
@@ -391,7 +389,7 @@ static void
 ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 {
 	UtilityCommand this_command = {.outer = command};
-	int			ncatches;
+	uint64		ncatches;
 
 	if (names_our_labels(pstmt->utilityStmt))
 		labels_accept();
@@ -407,7 +405,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 			.outer = command
 		};
 	}
-	ncatches = heap_am_ncatches();
+	ncatches = heap_am_ncatches_made();
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
@@ -425,7 +423,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 		unwatch_permissions();
 		if (command == NULL)
 			unwatch_objects();
-		heap_am_drop_catches(ncatches);
+		heap_am_drop_catches_since(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);

@@ -33,7 +33,6 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
 #include "compat.h"
@@ -42,19 +41,15 @@
 #include "params.h"
 #include "optimizer/cost.h"
 #include "ring/plan.h"
+#include "ring/ring_private.h"
 #include "ring/strategy.h"
 #include "common/relations.h"
 #include "storage/smgr.h"
 #include "utils/lsyscache.h"
 #include "utils/builtins.h"
 
-#define KB_PER_BUFFER	(BLCKSZ / 1024)
-
 /* Most blocks to keep for other scans: 16 MB, or less in a small pool. */
 #define SHARE_WINDOW	Min(16 * 1024 / KB_PER_BUFFER, NBuffers / 16)
-
-/* The server uses a ring for relations larger than this: see initscan(). */
-#define SERVER_THRESHOLD	(NBuffers / 4)
 
 /* The ring that we choose for TOAST values, which are read one by one. */
 #define TOAST_RING_KB	256
@@ -251,7 +246,7 @@ static int
 most_buffers(Relation rel, bool maintenance)
 {
 	int			closed = compat_lookahead_limit(rel, maintenance) +
-		io_combine_limit + ring_flush_batch() + param_headroom;
+		io_combine_limit + FLUSH_BATCH + param_headroom;
 
 	return Max(strategy_server_buffers(), closed);
 }
@@ -286,7 +281,6 @@ static void
 set_fixed_size(RingOptions *options, int nbuffers, RingSource source)
 {
 	options->nbuffers = options->capacity = options->base_capacity = cap_ring(nbuffers);
-	options->max_ahead = 0;
 	options->source = options->nbuffers < nbuffers ? SOURCE_MAX_RING : source;
 }
 
@@ -341,7 +335,7 @@ add_window(RingOptions *options)
 static void
 add_flush_room(RingOptions *options)
 {
-	int			more = ring_most_flush_room() - ring_flush_batch();
+	int			more = MAX_FLUSH_ROOM - FLUSH_BATCH;
 
 	options->capacity = Max(options->capacity, cap_ring(options->base_capacity + more));
 }
@@ -513,14 +507,6 @@ policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 	options->leave_first = blocks_to_leave(&choice);
 }
 
-/* Does the relation have a policy, as far as this session knows? */
-static bool
-may_have_policy(Relation rel)
-{
-	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
-		labels_may_have_policy(RelationGetRelid(rel));
-}
-
 /*
  * policy_reads_ahead
  *		Do index scans of the relation read ahead?
@@ -528,7 +514,7 @@ may_have_policy(Relation rel)
 bool
 policy_reads_ahead(Relation rel)
 {
-	const RelationPolicy *policy = may_have_policy(rel) ?
+	const RelationPolicy *policy = policy_may_be_set(rel) ?
 		labels_policy(RelationGetRelid(rel)) : NULL;
 
 	return policy != NULL && policy->sets_index_read_ahead ?
@@ -554,7 +540,7 @@ policy_index_scan_has_ring(Relation rel, double rows)
 {
 	Choice		choice;
 
-	if (param_scan_ring <= 0 && !may_have_policy(rel))
+	if (param_scan_ring <= 0 && !policy_may_be_set(rel))
 		return false;
 	return choose_for_index_scan(rel, RelationGetNumberOfBlocks(rel), &choice) &&
 		rows > blocks_to_leave(&choice);

@@ -46,6 +46,17 @@ policy_mode(void)
 	return param_enabled ? param_mode : MODE_OFF;
 }
 
+/* The server uses a ring for relations larger than this: see initscan(). */
+#define SERVER_THRESHOLD	(NBuffers / 4)
+
+/* Does the relation have a policy, as far as this session knows? */
+static inline bool
+policy_may_be_set(Relation rel)
+{
+	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
+		labels_may_have_policy(RelationGetRelid(rel));
+}
+
 /*
  * policy_may_matter
  *		May a scan of the relation get a ring, or an index scan of it read
@@ -64,10 +75,9 @@ policy_may_matter(Relation rel)
 		return false;
 	/* An unknown number is InvalidBlockNumber, the largest of all. */
 	if (param_scan_threshold >= 0 || param_index_read_ahead || smgr == NULL ||
-		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) NBuffers / 4)
+		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) SERVER_THRESHOLD)
 		return true;
-	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
-		labels_may_have_policy(RelationGetRelid(rel));
+	return policy_may_be_set(rel);
 }
 
 /* Will a scan get a ring? */

@@ -93,28 +93,6 @@ ring_require_server(void)
 }
 
 /*
- * ring_flush_batch
- *		Number of buffers that a ring needs, besides look-ahead and headroom,
- *		so that one flush of WAL serves many dirty pages.
- */
-int
-ring_flush_batch(void)
-{
-	return FLUSH_BATCH;
-}
-
-/*
- * ring_most_flush_room
- *		The largest such number: if every page is dirty, the WAL writer flushes
- *		WAL for one batch of pages while the next batches gather.
- */
-int
-ring_most_flush_room(void)
-{
-	return MAX_FLUSH_ROOM;
-}
-
-/*
  * How many buffers may look-ahead pin?  max_ahead: an additional limit, or 0.
  */
 static int
@@ -317,12 +295,12 @@ ring_consume(Ring *ring, BlockNumber block)
 	 * do.  But if the next block is the same one, a new pass may have begun
 	 * where the last one ended.
 	 */
-	if (next > 0 && ring->ahead.asked[(next - 1) & ring->ahead.asked_mask] == block &&
-		(next == counts->blocks || ring->ahead.asked[next & ring->ahead.asked_mask] != block))
+	if (next > 0 && *asked_block(ring, next - 1) == block &&
+		(next == counts->blocks || *asked_block(ring, next) != block))
 		return;
 	for (int64 n = next; n < counts->blocks; n++)
 	{
-		if (ring->ahead.asked[n & ring->ahead.asked_mask] == block)
+		if (*asked_block(ring, n) == block)
 		{
 			counts->consumed += n + 1 - next;
 			return;
@@ -344,7 +322,7 @@ ring_consume_next(Ring *ring)
 void
 ring_consume_all(Ring *ring)
 {
-	ring->public->counts.consumed += ring->public->counts.blocks - next_to_consume(ring);
+	ring->public->counts.consumed += blocks_ahead(ring);
 }
 
 /*
@@ -355,7 +333,7 @@ ring_consume_all(Ring *ring)
 void
 ring_drop_unconsumed(Ring *ring)
 {
-	ring->public->counts.unconsumed += ring->public->counts.blocks - next_to_consume(ring);
+	ring->public->counts.unconsumed += blocks_ahead(ring);
 }
 
 /*
@@ -381,7 +359,7 @@ note_asked(Ring *ring, BlockNumber block)
 	if (ring->sharing.reads_log != NULL && counts->blocks % BLOCKS_PER_LOG == 0)
 		*logged_reads(ring, counts->blocks) = counts->blks_read;
 	if (block != InvalidBlockNumber)
-		ring->ahead.asked[counts->blocks++ & ring->ahead.asked_mask] = block;
+		*asked_block(ring, counts->blocks++) = block;
 	ring->size.calls_in_revolution++;
 	ring->wal.calls_to_announce++;
 }
@@ -436,16 +414,6 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 	block = ring->next_block(stream, ring->next_block_arg, per_buffer_data);
 	watch_and_tend(ring, block);
 	return block;
-}
-
-/*
- * ring_forget_relation
- *		The relation is about to be closed: watch the ring before that.
- */
-void
-ring_forget_relation(Ring *ring)
-{
-	ring_watch(ring);
 }
 
 /*
@@ -619,7 +587,7 @@ ring_next_to_get(const Ring *ring)
 	int64		next = next_to_consume(ring);
 
 	return next < ring->public->counts.blocks ?
-		ring->ahead.asked[next & ring->ahead.asked_mask] : InvalidBlockNumber;
+		*asked_block(ring, next) : InvalidBlockNumber;
 }
 
 /* What other sessions may see of the ring. */

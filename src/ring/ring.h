@@ -45,8 +45,6 @@ struct LiveRing;
 
 extern bool ring_check_server(void);
 extern void ring_require_server(void);
-extern int	ring_flush_batch(void);
-extern int	ring_most_flush_room(void);
 
 extern Ring *ring_create(const RingOptions *options);
 extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
@@ -71,7 +69,6 @@ extern void ring_consume_next(Ring *ring);
 extern void ring_consume_all(Ring *ring);
 extern void ring_drop_unconsumed(Ring *ring);
 extern void ring_count_unringed(Ring *ring, int64 reads);
-extern void ring_forget_relation(Ring *ring);
 extern void ring_resume(Ring *ring);
 extern void ring_stop_control(Ring *ring);
 extern void ring_lend(Ring *ring);

@@ -209,6 +209,20 @@ next_to_consume(const Ring *ring)
 	return ring->public->counts.consumed + ring->public->counts.unconsumed;
 }
 
+/* Number of blocks that the stream has asked for and the reader has not got. */
+static inline int64
+blocks_ahead(const Ring *ring)
+{
+	return ring->public->counts.blocks - next_to_consume(ring);
+}
+
+/* The n-th block that the stream has asked for, if that is remembered. */
+static inline BlockNumber *
+asked_block(const Ring *ring, int64 n)
+{
+	return &ring->ahead.asked[n & ring->ahead.asked_mask];
+}
+
 /*
  * May the ring hold own blocks, that is, blocks that the stream will ask for?
  * If the stream finds such a block in the ring, it pins the slot's buffer.
@@ -238,7 +252,7 @@ holds_pending_block(const Ring *ring, const BufferTag *tag)
 	if (!may_find_own_blocks(ring) || !tag_is_ours(ring, tag))
 		return false;
 	for (int64 n = ring->public->counts.blocks - ring->ahead.pending; n < ring->public->counts.blocks; n++)
-		if (ring->ahead.asked[n & ring->ahead.asked_mask] == tag->blockNum)
+		if (*asked_block(ring, n) == tag->blockNum)
 			return true;
 	return false;
 }

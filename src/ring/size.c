@@ -96,7 +96,7 @@ void
 ring_count_sharing(Ring *ring)
 {
 	RingCounts *counts = &ring->public->counts;
-	int64		hits = counts->blocks - counts->blks_read - ring->ahead.pending;
+	int64		hits = ring_blocks_hit(counts) - ring->ahead.pending;
 
 	if (ring->sharing.shared)
 		counts->blks_shared += hits - ring->sharing.hits_seen;
@@ -145,7 +145,7 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
 static int
 buffers_needed(const Ring *ring)
 {
-	int64		ahead = ring->public->counts.blocks - next_to_consume(ring);
+	int64		ahead = blocks_ahead(ring);
 	int64		needed = ahead + ring->ahead.reach / 2;
 
 	if (ring->sharing.shared)

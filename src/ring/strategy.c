@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "params.h"
 #include "ring/strategy.h"
 #include "utils/memutils.h"
 
@@ -31,7 +32,7 @@ strategy_check(void)
 	bool		zero = true;
 	bool		size_read_back;
 
-	strategy = GetAccessStrategyWithSize(BAS_BULKREAD, 32 * (BLCKSZ / 1024));
+	strategy = GetAccessStrategyWithSize(BAS_BULKREAD, 32 * KB_PER_BUFFER);
 
 	if (strategy == NULL ||
 		GetMemoryChunkSpace(strategy) <

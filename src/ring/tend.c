@@ -244,15 +244,18 @@ tend_slot(Ring *ring, int n, Spares *spares)
 
 		if (slot_is_unpinned(ring, slotno))
 		{
-			XLogRecPtr	lsn = slot_lsn(ring, slotno, state);
+			XLogRecPtr	lsn;
 
 			if (BUF_STATE_GET_USAGECOUNT(state) > 1)
+			{
 				slot->state = SLOT_ADOPTED;
-			else
-				slot->state = (state & BM_DIRTY) ? SLOT_DIRTY : SLOT_FREE;
-			if (slot->state == SLOT_DIRTY && lsn != InvalidXLogRecPtr)
+				return InvalidXLogRecPtr;
+			}
+			slot->state = (state & BM_DIRTY) ? SLOT_DIRTY : SLOT_FREE;
+			lsn = slot_lsn(ring, slotno, state);
+			if (lsn != InvalidXLogRecPtr)
 				ring->wal.dirty_seen = true;
-			return slot->state == SLOT_DIRTY ? lsn : InvalidXLogRecPtr;
+			return lsn;
 		}
 
 		slot->state = SLOT_PINNED;
@@ -278,7 +281,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 static inline int
 slots_ahead(const Ring *ring)
 {
-	int64		asked = ring->public->counts.blocks - next_to_consume(ring);
+	int64		asked = blocks_ahead(ring);
 
 	return (int) Max(0, asked - ring->ahead.pending);
 }

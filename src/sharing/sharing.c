@@ -72,6 +72,7 @@
  */
 #include "postgres.h"
 
+#include "common/clock.h"
 #include "compat.h"
 #include "ring/plan.h"
 #include "sharing/sharing.h"
@@ -578,7 +579,7 @@ share_wait(ShareScan *scan)
 	pg_usleep(NAP_US);
 	pgstat_report_wait_end();
 	CHECK_FOR_INTERRUPTS();
-	cost_note_wait(&scan->cost, cost_milliseconds_since(start));
+	cost_note_wait(&scan->cost, milliseconds_since(start));
 	scan->state.wait = false;
 	try_to_look(scan);
 	return &scan->state;

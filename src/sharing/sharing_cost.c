@@ -34,6 +34,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include "common/clock.h"
 #include "compat.h"
 #include "port/pg_bitutils.h"
 #include "sharing/sharing_cost.h"
@@ -66,20 +67,6 @@
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10
 
-/*
- * cost_milliseconds_since
- *		The time since then, in ms.
- */
-double
-cost_milliseconds_since(instr_time then)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, then);
-	return INSTR_TIME_GET_MILLISEC(now);
-}
-
 /* The time that this process has had a processor. */
 static double
 cpu_milliseconds(void)
@@ -96,7 +83,7 @@ cpu_milliseconds(void)
 static double
 own_milliseconds(const ScanCost *cost)
 {
-	return cost_milliseconds_since(cost->began) - cost->waited_ms;
+	return milliseconds_since(cost->began) - cost->waited_ms;
 }
 
 /*

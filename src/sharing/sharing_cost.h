@@ -43,6 +43,5 @@ extern uint32 cost_take_pace(ScanCost *cost, int64 position);
 extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
 extern void cost_note_wait(ScanCost *cost, double waited_ms);
 extern void cost_pause(ScanCost *cost, bool paused);
-extern double cost_milliseconds_since(instr_time then);
 
 #endif							/* RINGCTL_SHARING_COST_H */

@@ -116,12 +116,11 @@ files_say_off(void)
 		return false;
 
 	compat_submit_staged();
-	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
-						 DEBUG2, &head, &tail) ||
-		!ParseConfigFile(PG_AUTOCONF_FILENAME, false, NULL, 0,
-						 CONF_FILE_START_DEPTH, DEBUG2, &head, &tail))
-		on = true;				/* broken files will not be loaded */
-	else
+	/* broken files will not be loaded */
+	if (ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
+						DEBUG2, &head, &tail) &&
+		ParseConfigFile(PG_AUTOCONF_FILENAME, false, NULL, 0,
+						CONF_FILE_START_DEPTH, DEBUG2, &head, &tail))
 	{
 		for (ConfigVariable *item = head; item != NULL; item = item->next)
 			if (!item->ignore && pg_strcasecmp(item->name, ENABLED_NAME) == 0 &&

@@ -168,19 +168,12 @@ release_segment(void)
 	dsm_detach(my_dsm_segment);
 }
 
+/* If a ring of a failed query is still in use, live_leave() does it. */
 static void
-at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
+at_end_of_transaction(XactEvent event pg_attribute_unused(),
+					  void *arg pg_attribute_unused())
 {
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PREPARE:
-			release_segment();
-			break;
-		default:
-			break;				/* live_leave() does it */
-	}
+	release_segment();
 }
 
 /* Make the segment of this process. */

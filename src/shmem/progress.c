@@ -25,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "common/clock.h"
 #include "compat.h"
 #include "miscadmin.h"
 #include "shmem/area.h"
@@ -62,10 +63,22 @@ init_progress(void *memory)
 		pg_atomic_init_u64(&new->places[i].blocks_done, 0);
 }
 
+/* This process's command has ended, or failed. */
+static void
+end_command(void)
+{
+	if (place == NULL)
+		return;
+	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
+	place->progress.pid = 0;
+	LWLockRelease(&part->lock);
+	place = NULL;
+}
+
 static void
 end_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
-	progress_end();
+	end_command();
 }
 
 static void
@@ -90,15 +103,9 @@ place_of(ProcNumber proc)
 	return &part->places[proc];
 }
 
-/*
- * progress_begin
- *		This process begins a command, which the user has called for this
- *		relation.
- *
- * The process must call progress_end(), even if the command fails.
- */
-void
-progress_begin(ProgressCommand command, Oid relid)
+/* This process begins a command. */
+static void
+begin_command(ProgressCommand command, Oid relid)
 {
 	place = place_of(MyProcNumber);
 	if (place == NULL)
@@ -114,6 +121,30 @@ progress_begin(ProgressCommand command, Oid relid)
 	place->progress.phase = PHASE_INITIALIZING;
 	place->progress.started = GetCurrentTimestamp();
 	LWLockRelease(&part->lock);
+}
+
+/*
+ * progress_run
+ *		Run a command, which the user has called for this relation, and show
+ *		its progress.  Returns the elapsed time in ms.
+ */
+double
+progress_run(ProgressCommand command, Oid relid, void (*run) (void *arg), void *arg)
+{
+	instr_time	start;
+
+	INSTR_TIME_SET_CURRENT(start);
+	begin_command(command, relid);
+	PG_TRY();
+	{
+		run(arg);
+	}
+	PG_FINALLY();
+	{
+		end_command();
+	}
+	PG_END_TRY();
+	return milliseconds_since(start);
 }
 
 /*
@@ -172,21 +203,6 @@ progress_add(int64 blocks)
 		place = place_of(ParallelLeaderProcNumber);
 	if (place != NULL)
 		pg_atomic_fetch_add_u64(&place->blocks_done, blocks);
-}
-
-/*
- * progress_end
- *		The command has ended, or failed.
- */
-void
-progress_end(void)
-{
-	if (place == NULL)
-		return;
-	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
-	place->progress.pid = 0;
-	LWLockRelease(&part->lock);
-	place = NULL;
 }
 
 /*

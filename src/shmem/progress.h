@@ -51,12 +51,12 @@ typedef struct Progress
 	TimestampTz started;
 } Progress;
 
-extern void progress_begin(ProgressCommand command, Oid relid);
+extern double progress_run(ProgressCommand command, Oid relid,
+						   void (*run) (void *arg), void *arg);
 extern void progress_set_total(int64 blocks);
 extern void progress_set_relation(Oid relid);
 extern void progress_set_phase(ProgressPhase phase, int workers);
 extern void progress_add(int64 blocks);
-extern void progress_end(void);
 extern int	progress_read(Progress **all);
 extern const char *progress_command_name(ProgressCommand command);
 extern const char *progress_phase_name(ProgressPhase phase);

@@ -37,8 +37,6 @@ PG_FUNCTION_INFO_V1(pg_ringctl_resolve);
 #define LAST_SCANS_COLUMNS	(8 + COUNTS_COLUMNS)
 #define RESOLVE_COLUMNS		9
 
-#define KB_PER_BUFFER		(BLCKSZ / 1024)
-
 #ifdef COMPAT_EXPLAIN_OPTIONS
 
 static int	extension_id = -1;
@@ -97,18 +95,24 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 	appendStringInfoChar(es->str, '\n');
 }
 
-/* Print that there is no ring, and why. */
+/* Print that there is no ring, or that nothing is read ahead, and why. */
 static void
-print_no_ring(ExplainState *es, const char *reason)
+print_none(ExplainState *es, const char *what, const char *reason)
 {
 	if (es->format == EXPLAIN_FORMAT_TEXT)
 	{
 		ExplainIndentText(es);
-		appendStringInfo(es->str, "Ring: none  Reason: %s\n", reason);
+		appendStringInfo(es->str, "%s: none  Reason: %s\n", what, reason);
 		return;
 	}
 	ExplainPropertyBool("Attached", false, es);
 	ExplainPropertyText("Reason", reason, es);
+}
+
+static void
+print_no_ring(ExplainState *es, const char *reason)
+{
+	print_none(es, "Ring", reason);
 }
 
 /* Print the counts of a ring, in a format other than text. */
@@ -126,10 +130,8 @@ print_counts(ExplainState *es, const RingCounts *counts)
 
 /* Print the counts of a ring in text.  which: "Ring", or "Worker n Ring". */
 static void
-print_counts_text(ExplainState *es, const char *which, const ScanFacts *facts)
+print_counts_text(ExplainState *es, const char *which, const RingCounts *counts)
 {
-	const RingCounts *counts = &facts->counts;
-
 	ExplainIndentText(es);
 	appendStringInfo(es->str,
 					 "%s Blocks: total=%lld hit=%lld read=%lld unconsumed=%lld\n",
@@ -176,8 +178,7 @@ print_workers(ExplainState *es, List *all)
 	ListCell   *lc;
 
 	list_sort(all, compare_workers);
-	if (!text)
-		ExplainOpenGroup("Workers", "Workers", false, es);
+	ExplainOpenGroup("Workers", "Workers", false, es);
 	for (int i = 0; i < list_length(all);)
 	{
 		int			worker = ((ScanFacts *) list_nth(all, i))->worker;
@@ -193,7 +194,7 @@ print_workers(ExplainState *es, List *all)
 		if (worker < 0)
 			continue;			/* the leader */
 		if (text)
-			print_counts_text(es, psprintf("Worker %d Ring", worker), &sum);
+			print_counts_text(es, psprintf("Worker %d Ring", worker), &sum.counts);
 		else
 		{
 			ExplainOpenGroup("Worker", NULL, true, es);
@@ -202,8 +203,7 @@ print_workers(ExplainState *es, List *all)
 			ExplainCloseGroup("Worker", NULL, true, es);
 		}
 	}
-	if (!text)
-		ExplainCloseGroup("Workers", "Workers", false, es);
+	ExplainCloseGroup("Workers", "Workers", false, es);
 }
 
 /* For EXPLAIN ANALYZE: print what the scan did. */
@@ -222,7 +222,7 @@ print_facts(ExplainState *es, List *all)
 
 	print_ring(es, sum.nbuffers, sum.source, NULL);
 	if (es->format == EXPLAIN_FORMAT_TEXT)
-		print_counts_text(es, "Ring", &sum);
+		print_counts_text(es, "Ring", &sum.counts);
 	else
 		print_counts(es, &sum.counts);
 	if (es->verbose && workers)
@@ -265,22 +265,13 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, "left before it had read enough");
 }
 
-/* The same for an index scan, which may read ahead without a ring. */
-static void
-print_no_read_ahead(ExplainState *es, Relation rel, const char *reason)
+/* What is printed about the node; the name of its group, but in text. */
+static const char *
+group_name(const PlanState *ps)
 {
-	if (!policy_reads_ahead(rel))
-		print_no_ring(es, reason);
-	else if (es->format == EXPLAIN_FORMAT_TEXT)
-	{
-		ExplainIndentText(es);
-		appendStringInfo(es->str, "Read Ahead: none  Reason: %s\n", reason);
-	}
-	else
-	{
-		ExplainPropertyBool("Attached", false, es);
-		ExplainPropertyText("Reason", reason, es);
-	}
+	return executor_reads_ahead(ps) &&
+		policy_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
+		"Read Ahead" : "Ring";
 }
 
 /* Print what the index scan has read ahead; if all is NIL, why it has not. */
@@ -296,8 +287,8 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 	{
 		if (untouched == NULL)
 			untouched = executor_exclusion(ps);
-		print_no_read_ahead(es, rel, untouched ? untouched : es->analyze ?
-							"few pages were missed" : "only after some pages were missed");
+		print_none(es, group_name(ps), untouched ? untouched : es->analyze ?
+				   "few pages were missed" : "only after some pages were missed");
 		return;
 	}
 	foreach(lc, all)
@@ -321,19 +312,11 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 					 (long long) sum.counts.unconsumed);
 }
 
-/* The name of the node's group in formats other than text. */
-static const char *
-group_name(const PlanState *ps)
-{
-	return executor_reads_ahead(ps) &&
-		policy_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
-		"Read Ahead" : "Ring";
-}
-
 static void
 explain_node(PlanState *planstate, List *ancestors, const char *relationship,
 			 const char *plan_name, ExplainState *es)
 {
+	const char *group;
 	List	   *facts = NIL;
 
 	if (prev_explain_per_node)
@@ -341,8 +324,8 @@ explain_node(PlanState *planstate, List *ancestors, const char *relationship,
 	if (!ring_is_wanted(es) || !executor_has_reader(planstate))
 		return;
 
-	if (es->format != EXPLAIN_FORMAT_TEXT)
-		ExplainOpenGroup(group_name(planstate), group_name(planstate), true, es);
+	group = group_name(planstate);
+	ExplainOpenGroup(group, group, true, es);
 	if (es->analyze)
 		facts = scan_facts(planstate);
 	if (executor_reads_ahead(planstate))
@@ -351,8 +334,7 @@ explain_node(PlanState *planstate, List *ancestors, const char *relationship,
 		print_facts(es, facts);
 	else
 		print_plan(es, planstate, ((ScanState *) planstate)->ss_currentRelation);
-	if (es->format != EXPLAIN_FORMAT_TEXT)
-		ExplainCloseGroup(group_name(planstate), group_name(planstate), true, es);
+	ExplainCloseGroup(group, group, true, es);
 }
 
 /*
