@@ -23,14 +23,11 @@ CREATE VIEW ahead AS
 -- As judge(), for queries that need not be read through a ring.
 CREATE FUNCTION same_rows(query text, VARIADIC settings text[] DEFAULT '{}') RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    s text;
     stock text;
 BEGIN
     PERFORM set_config('pg_ringctl.index_read_ahead', 'off', true), fresh();
     stock := digest(query);
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM set_config('pg_ringctl.index_read_ahead', 'on', true), fresh();
     RETURN stock NOT LIKE '0 %' AND digest(query) = stock;
 END $$;
@@ -203,15 +200,12 @@ RESET pg_ringctl.index_read_ahead;
 CREATE FUNCTION judge_index_scan(query text, VARIADIC settings text[])
 RETURNS TABLE (same boolean, hot boolean, "left" text, scans bigint, escapes bigint, exact boolean) LANGUAGE plpgsql AS $$
 DECLARE
-    s text;
     stock text;
 BEGIN
     PERFORM set_mode('off'), fresh();
     stock := digest(query);
     PERFORM set_mode('control');
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM fresh();
     same := stock NOT LIKE '0 %' AND digest(query) = stock;
     hot := hot_survives();

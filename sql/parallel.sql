@@ -90,12 +90,9 @@ VACUUM (ANALYZE) parted;
 CREATE PROCEDURE compare(what text, query text, settings text[] DEFAULT '{}',
                          INOUT outcome text DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
-    s text;
     hot boolean;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM fresh();
     outcome := parallel(query);
     hot := hot_survives();

@@ -40,12 +40,9 @@ RETURNS TABLE (same boolean, hot boolean, in_ring boolean, closed boolean, exact
 LANGUAGE plpgsql AS $$
 DECLARE
     mode text := current_setting('pg_ringctl.mode');
-    s text;
     stock text;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM set_mode('off');
     stock := digest(query);
     PERFORM set_mode(mode);
@@ -72,13 +69,10 @@ CREATE FUNCTION left_alone(query text, rel regclass DEFAULT 'big', VARIADIC sett
 RETURNS TABLE (same boolean, counted bigint, as_server boolean) LANGUAGE plpgsql AS $$
 DECLARE
     mode text;
-    s text;
     stock text;
     pages bigint;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     mode := current_setting('pg_ringctl.mode');
     PERFORM set_mode('off'), fresh();
     stock := digest(query);
@@ -583,12 +577,8 @@ VACUUM (ANALYZE, FREEZE) indexed;
 SELECT blocks('indexed') > 2 * 2048 AS big;
 CREATE FUNCTION judge_build(command text, VARIADIC settings text[] DEFAULT '{}')
 RETURNS TABLE (hot boolean, in_ring boolean, closed boolean, exact boolean, scans bigint, whole boolean) LANGUAGE plpgsql AS $$
-DECLARE
-    s text;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM fresh();
     EXECUTE command;
     hot := hot_survives();
@@ -806,12 +796,8 @@ SET pg_ringctl.free_buffers_first = on;
 -- take, beside its ring?
 CREATE FUNCTION take_free(query text, rel regclass, VARIADIC settings text[] DEFAULT '{}')
 RETURNS TABLE (hot boolean, took boolean, exact boolean, took_more boolean) LANGUAGE plpgsql AS $$
-DECLARE
-    s text;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     PERFORM digest(query);		-- rings of this session have their buffers
     hot := hot_survives();
     took := cached(rel) >= 250;

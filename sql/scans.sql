@@ -317,12 +317,9 @@ DROP SEQUENCE seq;
 CREATE FUNCTION agrees(rel regclass, VARIADIC settings text[])
 RETURNS TABLE (source text, same_source boolean, same_size boolean, same_blocks boolean) LANGUAGE plpgsql AS $$
 DECLARE
-    s text;
     said record;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
     SELECT * INTO said FROM pg_ringctl_resolve(rel);
     EXECUTE 'SELECT count(*) FROM ' || rel;
     -- a ring that sizes itself begins as was said, and may have grown

@@ -98,6 +98,12 @@ BEGIN ATOMIC
     SELECT set_config('pg_ringctl.mode', mode, true);
 END;
 
+-- Settings ('name=value'), local to the transaction.
+CREATE FUNCTION apply(settings text[]) RETURNS void LANGUAGE sql
+BEGIN ATOMIC
+    SELECT set_config(split_part(s, '=', 1), split_part(s, '=', 2), true) FROM unnest(settings) s;
+END;
+
 -- Run a query as the server would, and then as the session's settings and
 -- these ('name=value', local to the transaction) say, and judge:
 --   same     the same rows in the same order, at least one
@@ -111,12 +117,9 @@ RETURNS TABLE (same boolean, hot boolean, in_ring boolean, closed boolean, exact
 LANGUAGE plpgsql AS $$
 DECLARE
     mode text := current_setting('pg_ringctl.mode');
-    s text;
     stock text;
 BEGIN
-    FOREACH s IN ARRAY settings LOOP
-        PERFORM set_config(split_part(s, '=', 1), split_part(s, '=', 2), true);
-    END LOOP;
+    PERFORM apply(settings);
 
     PERFORM set_mode('off');
     stock := digest(query);

@@ -521,11 +521,10 @@ sub updates_at_once
 			}
 			else
 			{
-				like(
-					$sessions[$i]->{stderr},
+				says(
+					$sessions[$i],
 					qr/deadlock detected/,
 					"$name: a deadlock was found");
-				$sessions[$i]->{stderr} = '';
 			}
 			$sessions[$i]->quit;
 		}
@@ -625,11 +624,10 @@ sub standby
 		foreach (@held)
 		{
 			finish_query($_->[0]);
-			like(
-				$_->[0]->{stderr},
+			says(
+				$_->[0],
 				qr/due to conflict with recovery/,
 				"$name: cancelled by recovery");
-			$_->[0]->{stderr} = '';
 			is($_->[0]->query_safe("SELECT $check FROM kept"),
 				$all, "$name: the session goes on");
 			$_->[0]->quit;

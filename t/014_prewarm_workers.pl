@@ -172,11 +172,10 @@ sub out_of_workers
 			),
 			"$pages|" . 16 * (1 + $workers),
 			"$workers workers can be had: the result");
-		like(
-			$session->{stderr},
+		says(
+			$session,
 			qr/NOTICE:  launched $workers of 3 parallel workers\nHINT:  .*max_parallel_workers.*max_worker_processes/,
 			"$workers workers can be had: the message");
-		$session->{stderr} = '';
 	}
 	# One message, however many relations.
 	$session->query_safe('SET max_parallel_workers = 0');
@@ -225,11 +224,10 @@ SELECT bool_or(query LIKE '%pg_ringctl_prewarm%') FROM pg_stat_activity
 		if ($end eq 'pg_cancel_backend')
 		{
 			finish_query($session);
-			like(
-				$session->{stderr},
+			says(
+				$session,
 				qr/canceling statement due to user request/,
 				"$end: the query ended");
-			$session->{stderr} = '';
 			nothing_is_left($end);
 			is( $session->query_safe(
 					"SELECT blocks FROM pg_ringctl_prewarm('big', 128, workers => 3)"
@@ -284,11 +282,10 @@ SELECT count(pg_terminate_backend(pid)) >= 0 AND
   FROM pg_stat_activity WHERE leader_pid = $pid));
 	ask('RESET client_min_messages; RESET log_min_messages');
 	finish_query($session);
-	like(
-		$session->{stderr},
+	says(
+		$session,
 		qr/ERROR:  (terminating (connection|background worker "parallel worker") due to administrator command|parallel worker failed to initialize|lost connection to parallel worker)/,
 		'a worker is terminated: the query fails');
-	$session->{stderr} = '';
 	nothing_is_left('a worker is terminated');
 	$session->quit;
 }

@@ -255,7 +255,7 @@ sub load_clean_table
 
 sub check_script
 {
-	my ($from, $sum) = @_;
+	my ($from) = @_;
 
 	return
 		"SELECT 1 / ((count(*), sum(id), sum(id::bigint * id))::text = '("
