@@ -44,6 +44,12 @@ pick() {
 	fi
 }
 
+# wanted PART: is it among $PARTS, which a case picks?
+wanted() {
+	case " $PARTS " in *" $1 "*) return 0 ;; esac
+	return 1
+}
+
 # What the figures were measured on, and when.
 print_machine() {
 	printf 'date: %s\n' "$(date -u +%F)"
@@ -154,6 +160,17 @@ can_read_directly() {
 	dd if="$CLUSTER/data/global/pg_control" of=/dev/null bs=8192 count=1 iflag=direct 2>/dev/null
 }
 
+# possible STATE: or says why not.
+possible() {
+	if [ "$1" = cold ] && ! drop_os_cache; then
+		skip "$MAJOR, cold: the operating system's cache can't be dropped (it takes root)"
+		return 1
+	elif [ "$1" = direct ] && ! can_read_directly; then
+		skip "$MAJOR, direct: files can't be read past the operating system's cache here"
+		return 1
+	fi
+}
+
 # files_of TABLE: the paths of its main fork.
 files_of() {
 	local file
@@ -235,6 +252,16 @@ stopwatch() {
 	"$@" >/dev/null 2>&1 || die "failed: $*"
 	end=$(date +%s%N)
 	awk "BEGIN { print ($end - $start) / 1000000 }"
+}
+
+# kB of a ring, as pg_ringctl_prewarm takes them.
+kb_of() {
+	case $1 in
+		self-sized) echo -1 ;;
+		no-ring) echo 0 ;;
+		*MB) echo $((${1%MB} * 1024)) ;;
+		*) echo "${1%kB}" ;;
+	esac
 }
 
 # --- recording, and what is computed from it -----------------------------------------------------------------------

@@ -303,6 +303,18 @@ build_extension() {
 		as_user_within 60 make -s -C "$2" "${make_args[@]}" install >>"$3" 2>&1
 }
 
+# own_server PG_CONFIG: a private copy of it, in $WORK, with the extension; sets CONFIG.
+own_server() {
+	log "copying $("$1" --version) and building pg_ringctl for it"
+	if ! CONFIG=$(private_server "$1" "$WORK/server") || ! copy_checkout "$WORK/source"; then
+		die "the server could not be copied"
+	fi
+	if ! build_extension "$CONFIG" "$WORK/source" "$WORK/build.log"; then
+		show_tail "$WORK/build.log"
+		die "pg_ringctl could not be built"
+	fi
+}
+
 # --- throwaway clusters --------------------------------------------------------------------------------------------
 
 SERVER_ENV=()                   # NAME=VALUE... for the servers, not for the programs that talk to them
