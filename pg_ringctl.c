@@ -228,7 +228,7 @@ define_system_params(void)
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory for statistics, the log of escapes and what parallel workers report.",
 							"The limit is read when the first session needs this memory. "
-							"In addition, each session has a segment of fixed size while it reads through a ring.",
+							"In addition, each session has a segment of 140 kB while it reads through a ring; all these segments together have the same limit.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

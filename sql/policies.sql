@@ -610,6 +610,23 @@ SELECT relation, source, kb FROM resolve('mother', 'child', 'grandchild');
 RESET client_min_messages;
 DROP TABLE father, grandmother CASCADE;
 SELECT * FROM policies;
+-- a long chain: what is too far up for the stack is not looked at
+CREATE TABLE line_0 (id int);
+DO $$
+BEGIN
+    FOR i IN 1 .. 800 LOOP
+        EXECUTE format('CREATE TABLE line_%s () INHERITS (line_%s)', i, i - 1);
+    END LOOP;
+END $$;
+SELECT pg_ringctl_set_policy('small', '64kB', '0');
+SET max_stack_depth = '100kB';
+INSERT INTO line_800 VALUES (1);
+SELECT id FROM line_800;
+RESET max_stack_depth;
+SELECT pg_ringctl_drop_policy('small');
+SET client_min_messages = warning;
+DROP TABLE line_0 CASCADE;
+RESET client_min_messages;
 
 --
 -- Who may

@@ -39,6 +39,7 @@ $node->append_conf(
 	'postgresql.conf', q(
 shared_buffers = 64MB
 dynamic_shared_memory_type = 'mmap'
+max_connections = 60
 max_locks_per_transaction = 256
 ));
 start_with_buffercache($node);
@@ -54,6 +55,8 @@ limit_over_dead_pages();
 first_pages_stay();
 memory_has_bounds();
 idle_sessions_hold_nothing();
+sessions_together_hold_little();
+failed_queries_leave_nothing();
 $node->stop;
 log_is_clean($node, 'harm');
 instructions_of_small_scans();
@@ -458,6 +461,89 @@ sub idle_sessions_hold_nothing
 	cmp_ok(shared_memory(), '<=', $before,
 		"after an error: it is given back");
 	$session->quit;
+}
+
+# However many sessions read through rings at the same time, what they hold together
+# has a limit.  The rings that there is no room for are not shown.
+sub sessions_together_hold_little
+{
+	configure($node, 'pg_ringctl.max_shared_memory' => '4MB');
+	my $first = session_with($node, @library);
+	$first->query_safe(
+		'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM big');
+	my $before = shared_memory();
+	my @sessions = map { session_with($node, @library) } 1 .. 40;
+
+	foreach (@sessions)
+	{
+		$_->query_safe(
+			'SET pg_ringctl.scan_threshold = 0; SET synchronize_seqscans = off; BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c'
+		);
+	}
+	cmp_ok(shared_memory() - $before,
+		'<=', 4096, 'sessions together: kB of shared memory');
+	my $shown = $first->query_safe('SELECT count(*) FROM pg_ringctl_rings');
+	cmp_ok($shown, '>=', 25, 'sessions together: rings that are shown');
+	is( $first->query_safe('SELECT rings_not_shown FROM pg_ringctl_stats_info'),
+		@sessions - $shown,
+		'sessions together: rings that are not shown');
+	is(join(' ', map { $_->query_safe('FETCH c') } @sessions),
+		join(' ', (1001) x @sessions),
+		'sessions together: the rows');
+	quit_and_wait($_) foreach (@sessions);
+	cmp_ok(shared_memory(), '<=', $before,
+		'sessions together: nothing stays');
+	$first->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; FETCH c');
+	is($first->query_safe('SELECT count(*) FROM pg_ringctl_rings'),
+		1, 'sessions together: there is room again');
+	$first->quit;
+}
+
+# What the workers of a failed query have said is gone when the query has failed, not
+# when its session runs the next one.
+sub failed_queries_leave_nothing
+{
+	$node->safe_psql(
+		'postgres', q(
+CREATE TABLE many (id int) PARTITION BY RANGE (id);
+DO $$
+BEGIN
+    FOR i IN 0 .. 399 LOOP
+        EXECUTE format('CREATE TABLE many_%s PARTITION OF many FOR VALUES FROM (%s) TO (%s)', i, 500 * i, 500 * (i + 1));
+    END LOOP;
+END $$;
+INSERT INTO many SELECT generate_series(0, 199999);
+ANALYZE many;
+));
+	my @settings = qw(pg_ringctl.scan_threshold=0 parallel_setup_cost=0
+	  parallel_tuple_cost=0 max_parallel_workers_per_gather=2 min_parallel_table_scan_size=0
+	  parallel_leader_participation=off);
+	my @sessions = map { session_with($node, @library) } 1 .. 12;
+	my $before;
+
+	# The server's own shared memory for a session's workers stays until it ends.
+	foreach my $session (@sessions)
+	{
+		$session->query_safe("SET $_") foreach (@settings);
+		$session->query_safe('SELECT count(*) FROM many');
+	}
+	$before = shared_memory();
+	foreach my $session (@sessions)
+	{
+		fails(
+			$session,
+			'SELECT 1 / (count(*) - 200000) FROM many',
+			qr/division by zero/,
+			'failed queries: they fail');
+	}
+	cmp_ok(shared_memory(), '<=', $before,
+		'failed queries: nothing stays of them');
+	like(
+		$sessions[0]->query_safe(
+			'EXPLAIN (ANALYZE, COSTS OFF, RING) SELECT count(*) FROM many'),
+		qr/Workers Launched: [1-9].*Ring/s,
+		'failed queries: workers read through rings');
+	$_->quit foreach (@sessions);
 }
 
 sub cursors_hold

@@ -67,7 +67,7 @@ struct HeapAmSwap
 static const TableAmRoutine *heap = NULL;
 static TableAmRoutine our_routine;
 
-static dlist_head catches = DLIST_STATIC_INIT(catches);
+dlist_head	heap_am_catches = DLIST_STATIC_INIT(heap_am_catches);
 static dlist_head holds = DLIST_STATIC_INIT(holds);
 static uint64 ncatches_made = 0;
 
@@ -98,7 +98,7 @@ static void
 swap_back(Relation rel)
 {
 	if (rel->rd_tableam == &our_routine &&
-		find_swap(&catches, rel) == NULL && find_swap(&holds, rel) == NULL)
+		find_swap(&heap_am_catches, rel) == NULL && find_swap(&holds, rel) == NULL)
 		rel->rd_tableam = heap;
 }
 
@@ -141,7 +141,7 @@ static TableScanDesc
 our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 			   ParallelTableScanDesc pscan, uint32 flags)
 {
-	HeapAmSwap *swap = find_swap(&catches, rel);
+	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	HeapAmSwap *hold = find_swap(&holds, rel);
 	ScanBegunMtd begun = swap ? swap->scan_begun : NULL;
 	TableScanDesc scan;
@@ -164,7 +164,7 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 static void
 before_insertion(Relation rel, BulkInsertStateData *bistate)
 {
-	HeapAmSwap *swap = find_swap(&catches, rel);
+	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	InsertBegunMtd begun = swap ? swap->insert_begun : NULL;
 
 	if (begun == NULL || bistate == NULL)
@@ -263,7 +263,7 @@ heap_am_relation_changed(Oid relid)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &catches)
+	dlist_foreach_modify(iter, &heap_am_catches)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
@@ -329,11 +329,11 @@ make_catch(Relation rel)
 	HeapAmSwap *swap;
 
 	Assert(heap_am_is_heap(rel));
-	if (find_swap(&catches, rel) != NULL)
+	if (find_swap(&heap_am_catches, rel) != NULL)
 		return NULL;
 	swap = make_swap(rel);
 	swap->number = ++ncatches_made;
-	dlist_push_tail(&catches, &swap->node);
+	dlist_push_tail(&heap_am_catches, &swap->node);
 	rel->rd_tableam = &our_routine;
 	return swap;
 }
@@ -388,7 +388,7 @@ heap_am_drop_catches_since(uint64 number)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &catches)
+	dlist_foreach_modify(iter, &heap_am_catches)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
@@ -407,7 +407,7 @@ heap_am_drop_scan_catches(void)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &catches)
+	dlist_foreach_modify(iter, &heap_am_catches)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 

@@ -12,6 +12,7 @@
 
 #include "access/hio.h"
 #include "access/tableam.h"
+#include "lib/ilist.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
 
@@ -29,6 +30,19 @@ typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void
 
 /* A relation with functions of ours: see heap_am.c. */
 typedef struct HeapAmSwap HeapAmSwap;
+
+extern dlist_head heap_am_catches;
+
+/*
+ * heap_am_any_catch
+ *		Is a scan, or an insertion, to be caught?  This is called at the start
+ *		of every query.
+ */
+static inline bool
+heap_am_any_catch(void)
+{
+	return !dlist_is_empty(&heap_am_catches);
+}
 
 extern void heap_am_relation_changed(Oid relid);
 extern bool heap_am_is_heap(Relation rel);

@@ -317,7 +317,12 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 		return line->has_policy;
 	}
 
-	check_stack_depth();
+	/*
+	 * If it is thousands of levels up, do without its policy, rather than
+	 * fail.
+	 */
+	if (stack_is_too_deep())
+		return false;
 	has_policy = search_policy(relid, policy);
 
 	if (invalidations == invalidations_before)
@@ -365,7 +370,7 @@ labels_policy(Oid relid)
 	return has_policy ? &policy : NULL;
 }
 
-/* The slow path of labels_may_have_policy(). */
+/* The slow path of policy_may_be_set(), unless labels_none. */
 bool
 labels_look_up(Oid relid)
 {

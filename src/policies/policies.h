@@ -41,19 +41,4 @@ extern List *labels_relations(void);
 
 extern bool labels_none;
 
-/*
- * labels_may_have_policy
- *		Does the relation have a policy, as far as this session knows?  This is
- *		cheap enough to be called for each relation of each query.
- *
- * If another session has set a policy, this session knows of it when it has
- * received the invalidation message, which happens with the next lock that it
- * takes.
- */
-static inline bool
-labels_may_have_policy(Oid relid)
-{
-	return !labels_none && labels_look_up(relid);
-}
-
 #endif							/* RINGCTL_POLICIES_H */

@@ -256,7 +256,8 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
 	EState	   *estate;
 
-	heap_am_drop_scan_catches();	/* see utility.c */
+	if (unlikely(heap_am_any_catch()))
+		heap_am_drop_scan_catches();	/* see utility.c */
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else

@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "compat.h"
 #include "executor/execParallel.h"
 #include "nodes/nodeFuncs.h"
@@ -36,13 +37,30 @@ typedef struct ParallelQuery
 
 dlist_head	scan_parallel_queries = DLIST_STATIC_INIT(scan_parallel_queries);
 
-/* The query's memory is about to be freed, with this ParallelQuery in it. */
+/*
+ * If no parallel query runs, then everything that workers have published and
+ * that was not collected belongs to queries that failed.
+ */
+static void
+discard_of_failed(void)
+{
+	if (dlist_is_empty(&scan_parallel_queries))
+		facts_discard(DSM_HANDLE_INVALID);
+}
+
+/*
+ * The query's memory is about to be freed, with this ParallelQuery in it.  If
+ * the query failed, its workers have exited already; if not, the facts of its
+ * workers are still to be collected.
+ */
 static void
 forget_parallel_query(void *arg)
 {
 	ParallelQuery *query = arg;
 
 	dlist_delete(&query->node);
+	if (!IsTransactionState())
+		discard_of_failed();
 }
 
 /* A Gather starts.  The handle of its parallel context is not known yet. */
@@ -51,13 +69,7 @@ note_parallel_query(EState *estate)
 {
 	ParallelQuery *query;
 
-	/*
-	 * If no other parallel query runs, then everything that workers have
-	 * published belongs to queries that failed.
-	 */
-	if (dlist_is_empty(&scan_parallel_queries))
-		facts_discard(DSM_HANDLE_INVALID);
-
+	discard_of_failed();
 	query = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ParallelQuery));
 	query->estate = estate;
 	query->handle = DSM_HANDLE_INVALID;

@@ -243,19 +243,14 @@ scanned_blocks(Relation rel)
 	return nblocks != InvalidBlockNumber ? nblocks : RelationGetNumberOfBlocks(rel);
 }
 
-/*
- * toast_may_matter
- *		May the TOAST values of the relation get a ring, for all that this
- *		session knows, although policy_may_matter() is false for the relation?
- *		This is called for every relation of every query.
- */
+/* The slow path of toast_may_matter(). */
 bool
-toast_may_matter(Relation rel)
+toast_look_up(Relation rel)
 {
 	Oid			toastid = rel->rd_rel->reltoastrelid;
 	SeenToast  *toast;
 
-	if (!OidIsValid(toastid) || rel->rd_smgr == NULL ||
+	if (rel->rd_smgr == NULL ||
 		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS)
 		return false;
 	toast = seen ? seen_lookup(seen, toastid) : NULL;

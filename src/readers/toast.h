@@ -26,7 +26,20 @@ toast_any(void)
 	return !dlist_is_empty(&toast_readers);
 }
 
-extern bool toast_may_matter(Relation rel);
+extern bool toast_look_up(Relation rel);
+
+/*
+ * toast_may_matter
+ *		May the TOAST values of the relation get a ring, for all that this
+ *		session knows, although policy_may_matter() is false for the relation?
+ *		This is called for every relation of every query.
+ */
+static inline bool
+toast_may_matter(Relation rel)
+{
+	return OidIsValid(rel->rd_rel->reltoastrelid) && toast_look_up(rel);
+}
+
 extern void toast_begin(const void *owner, Relation rel);
 extern void toast_end(const void *owner);
 

@@ -49,12 +49,21 @@ policy_mode(void)
 /* The server uses a ring for relations larger than this: see initscan(). */
 #define SERVER_THRESHOLD	(NBuffers / 4)
 
-/* Does the relation have a policy, as far as this session knows? */
+/*
+ * policy_may_be_set
+ *		Does the relation have a policy, as far as this session knows?  This is
+ *		cheap enough to be called for each relation of each query.
+ *
+ * If another session has set a policy, this session knows of it when it has
+ * received the invalidation message, which happens with the next lock that it
+ * takes.
+ */
 static inline bool
 policy_may_be_set(Relation rel)
 {
-	return param_use_policies && RelationGetRelid(rel) >= FirstNormalObjectId &&
-		labels_may_have_policy(RelationGetRelid(rel));
+	return !labels_none && param_use_policies &&
+		RelationGetRelid(rel) >= FirstNormalObjectId &&
+		labels_look_up(RelationGetRelid(rel));
 }
 
 /*

@@ -39,7 +39,7 @@
 
 /* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"10"
+#define RINGCTL_LAYOUT	"11"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"

@@ -16,8 +16,10 @@
  *
  * A process makes its segment when a ring begins, and gives it back at the end
  * of a transaction, if no ring is left.  The segment's size is a constant, so
- * no user can make a session use more.  If there is no room for a ring, the
- * ring is in private memory: it works, but is not shown, and is counted as such.
+ * no user can make a session use more.  All segments together take no more
+ * than pg_ringctl.max_shared_memory, so that they leave room for others, such
+ * as parallel queries.  If there is no room for a ring, the ring is in private
+ * memory: it works, but is not shown, and is counted as such.
  * If there is room for the ring but not for its slots, only the slots are in
  * private memory.
  *
@@ -37,8 +39,9 @@
 
 #include "access/xact.h"
 #include "compat.h"
-#include "shmem/live_rings.h"
+#include "params.h"
 #include "shmem/area.h"
+#include "shmem/live_rings.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
@@ -88,6 +91,7 @@ typedef struct LivePlace
 typedef struct LivePart
 {
 	pg_atomic_uint64 not_shown; /* rings that there was no room for */
+	pg_atomic_uint32 nsegments; /* segments of all processes */
 	int			nplaces;
 	LivePlace	places[FLEXIBLE_ARRAY_MEMBER];
 } LivePart;
@@ -96,6 +100,9 @@ static LivePart *live = NULL;
 static LivePlace *my_place = NULL;
 static dsm_segment *my_dsm_segment = NULL;
 static LiveSegment *my_segment = NULL;
+
+/* Is this process's segment one of nsegments? */
+static bool segment_counted = false;
 
 static int
 places_wanted(void)
@@ -109,6 +116,7 @@ init_live(void *part)
 	LivePart   *new = part;
 
 	pg_atomic_init_u64(&new->not_shown, 0);
+	pg_atomic_init_u32(&new->nsegments, 0);
 	new->nplaces = places_wanted();
 	for (int i = 0; i < new->nplaces; i++)
 	{
@@ -117,12 +125,37 @@ init_live(void *part)
 	}
 }
 
+/*
+ * Count a segment before it is made.  Returns false if there are as many as
+ * there may be.
+ */
+static bool
+count_segment(void)
+{
+	uint32		most = (Size) param_max_shared_memory * 1024 / sizeof(LiveSegment);
+
+	if (pg_atomic_fetch_add_u32(&live->nsegments, 1) < most)
+		segment_counted = true;
+	else
+		pg_atomic_fetch_sub_u32(&live->nsegments, 1);
+	return segment_counted;
+}
+
+static void
+uncount_segment(void)
+{
+	if (segment_counted)
+		pg_atomic_fetch_sub_u32(&live->nsegments, 1);
+	segment_counted = false;
+}
+
 /* The process exits: other sessions must not look at its rings any more. */
 static void
 forget_place(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
 	pg_atomic_write_u32(&my_place->pid, 0);
 	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
+	uncount_segment();
 }
 
 /*
@@ -166,6 +199,7 @@ release_segment(void)
 	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
 	my_segment = NULL;
 	dsm_detach(my_dsm_segment);
+	uncount_segment();
 }
 
 /* If a ring of a failed query is still in use, live_leave() does it. */
@@ -188,6 +222,8 @@ make_segment(void *arg pg_attribute_unused())
 	if (!registered)
 		RegisterXactCallback(at_end_of_transaction, NULL);
 	registered = true;
+	if (!count_segment())
+		return;
 
 	/*
 	 * If this fails, the transaction may go on all the same.  In that case
@@ -197,7 +233,10 @@ make_segment(void *arg pg_attribute_unused())
 	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
 	CurrentResourceOwner = owner;
 	if (segment == NULL)
+	{
+		uncount_segment();
 		return;
+	}
 	new = dsm_segment_address(segment);
 	memset(new, 0, sizeof(LiveSegment));
 	for (int i = 0; i < MAX_SHOWN; i++)
