@@ -484,16 +484,18 @@ sub sessions_together_hold_little
 		'<=', 4096, 'sessions together: kB of shared memory');
 	my $shown = $first->query_safe('SELECT count(*) FROM pg_ringctl_rings');
 	cmp_ok($shown, '>=', 25, 'sessions together: rings that are shown');
-	is( $first->query_safe('SELECT rings_not_shown FROM pg_ringctl_stats_info'),
+	is( $first->query_safe(
+			'SELECT rings_not_shown FROM pg_ringctl_stats_info'),
 		@sessions - $shown,
 		'sessions together: rings that are not shown');
-	is(join(' ', map { $_->query_safe('FETCH c') } @sessions),
+	is( join(' ', map { $_->query_safe('FETCH c') } @sessions),
 		join(' ', (1001) x @sessions),
 		'sessions together: the rows');
 	quit_and_wait($_) foreach (@sessions);
 	cmp_ok(shared_memory(), '<=', $before,
 		'sessions together: nothing stays');
-	$first->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; FETCH c');
+	$first->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; FETCH c');
 	is($first->query_safe('SELECT count(*) FROM pg_ringctl_rings'),
 		1, 'sessions together: there is room again');
 	$first->quit;
