@@ -147,11 +147,12 @@ SET pg_ringctl.scan_ring = 128; SELECT sum(id) FROM big;
 SET pg_ringctl.scan_ring = 64; SELECT sum(id) FROM big;
 SELECT sum(used_bytes) FROM pg_backend_memory_contexts
 WHERE name IN ('pg_ringctl scans', 'pg_ringctl rings')));
+other_readers();
 switch_without_shared_memory();
 
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ringctl_rings'),
 	'0', 'no ring is left');
-nothing_is_pinned($node, 'big', 'in the end');
+nothing_is_pinned($node, $_, 'in the end') foreach qw(big documents keyed);
 $node->stop;
 nobody_crashed($node, 'faults');
 done_testing();
@@ -206,6 +207,96 @@ sub survives
 	ok(@runs > 0 && @runs < $most_faults && !@wrong,
 		"$name: " . @runs . ' faults')
 	  or diag(join("\n", "expected: $expected", @wrong));
+}
+
+# Readers that are not sequential scans, and loads.  Their tables are not in the pool
+# when they begin, and get rings however small they are.
+sub other_readers
+{
+	my $rows = $node->basedir . '/rows';
+	my $cold = 'SET pg_ringctl.scan_threshold = 0; SELECT evict()';
+	my $load = "BEGIN; SET pg_ringctl.write_ring = '128kB'";
+	my $written = 'SELECT count(*), sum(id) FROM written';
+	my $values = 'SELECT sum(length(body || $$x$$)) FROM documents';
+
+	$node->safe_psql(
+		'postgres', qq(
+CREATE TABLE documents (id int, body text STORAGE EXTERNAL);
+INSERT INTO documents SELECT i, repeat(md5(i::text), 249) FROM generate_series(1, 400) i;
+CREATE TABLE keyed (id int, v int, pad text);
+INSERT INTO keyed SELECT i, i % 10, repeat('x', 1500) FROM generate_series(1, 1000) i;
+CREATE INDEX keyed_id ON keyed (id);
+CREATE INDEX keyed_v ON keyed (v);
+CREATE TABLE written (id int, pad text);
+VACUUM (FREEZE, ANALYZE) documents, keyed;
+COPY (SELECT id, pad FROM keyed) TO '$rows';
+CREATE FUNCTION evict() RETURNS void LANGUAGE sql AS 'SELECT pg_buffercache_evict(bufferid)
+ FROM pg_buffercache WHERE relfilenode >= 16384; SELECT'
+));
+	survives('COPY TO', "$cold; COPY keyed TO '/dev/null'");
+	survives('COPY TO of values', "$cold; COPY documents TO '/dev/null'");
+	survives(
+		'COPY TO, caught',
+		"$cold; SELECT caught('COPY keyed TO ''/dev/null'''); COPY documents TO '/dev/null'; $values",
+		'caught');
+	survives('values', "$cold; $values");
+	survives('values, caught',
+		"$cold; SELECT caught('$values'); SELECT evict(); $values", 'caught');
+	survives(
+		'values of two cursors',
+		"$cold; BEGIN; DECLARE c CURSOR FOR SELECT id, length(body || '') FROM documents; MOVE 100 IN c;
+SELECT evict(); DECLARE d CURSOR FOR SELECT id, length(body || '') FROM documents; MOVE 200 IN d;
+FETCH 1 FROM c; CLOSE c; FETCH 1 FROM d; COMMIT");
+	survives(
+		'TID range',
+		"$cold; SET enable_seqscan = off; SELECT sum(id) FROM keyed WHERE ctid > '(0,0)'"
+	);
+	survives(
+		'bitmap heap scan',
+		"$cold; SET enable_seqscan = off; SET enable_indexscan = off; SELECT sum(id) FROM keyed WHERE v < 8"
+	);
+	survives(
+		'index scan',
+		"$cold; SET pg_ringctl.index_read_ahead = on; SET pg_ringctl.index_read_ahead_after = 0;
+SET pg_ringctl.scan_ring = 64; SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT sum(v) FROM keyed WHERE id < 800; SELECT v FROM keyed WHERE id > 10 ORDER BY id LIMIT 3"
+	);
+	survives(
+		'CREATE INDEX',
+		"$cold; BEGIN; SET max_parallel_maintenance_workers = 0; CREATE INDEX ON keyed (v, id); SELECT 1; ROLLBACK"
+	);
+	survives('CREATE INDEX by workers',
+		"$cold; BEGIN; CREATE INDEX ON keyed (v, id); SELECT 1; ROLLBACK");
+	survives(
+		'CREATE INDEX, caught',
+		"$cold; BEGIN; SELECT caught('CREATE INDEX ON keyed (v, id)'); ALTER TABLE keyed ADD x int;
+CREATE INDEX ON keyed (x); SELECT count(*) FROM keyed; ROLLBACK",
+		'caught');
+	survives('REINDEX',
+		"$cold; REINDEX TABLE keyed; REINDEX TABLE documents");
+	survives(
+		'ALTER TABLE',
+		"$cold; BEGIN; ALTER TABLE keyed ADD PRIMARY KEY (id); ALTER TABLE keyed ALTER v TYPE bigint; SELECT sum(v) FROM keyed; ROLLBACK"
+	);
+	survives('COPY FROM',
+		"$load; COPY written FROM '$rows'; $written; ROLLBACK");
+	survives(
+		'COPY FROM, caught',
+		"$load; SELECT caught('COPY written FROM ''$rows'''); TRUNCATE written; COPY written FROM '$rows'; $written; ROLLBACK",
+		'caught');
+	survives(
+		'CREATE TABLE AS',
+		"$load; DROP TABLE written; CREATE TABLE written AS TABLE keyed; $written; ROLLBACK"
+	);
+	survives(
+		'CREATE TABLE AS, caught',
+		"$load; SELECT caught('CREATE TABLE made AS TABLE keyed'); DROP TABLE IF EXISTS made, written;
+CREATE TABLE written AS TABLE keyed; $written; ROLLBACK",
+		'caught');
+	survives(
+		'REFRESH MATERIALIZED VIEW',
+		"$load; DROP TABLE written; CREATE MATERIALIZED VIEW written AS TABLE keyed; REFRESH MATERIALIZED VIEW written; $written; ROLLBACK"
+	);
 }
 
 # A cursor in a session that was refused shared memory lets its ring go.
