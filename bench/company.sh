@@ -4,7 +4,8 @@
 # and over until it is ended, or has stopped in the middle of it:
 #   none     nothing
 #   equal    the same SELECT count(*)
-#   slower   the same, with a filter that makes it 3.5 times slower
+#   alike    the same, with a filter that makes it 1.3 times slower
+#   slower   the same, with one that makes it 3.5 times slower
 #   slowest  the same, with one that makes it 20 times slower: a report
 #   hung     COPY (SELECT * FROM big) TO STDOUT, to a client that does not read
 #   cursor   a cursor of which some rows were fetched, in a transaction that stays open
@@ -109,6 +110,7 @@ begin_company() {
 	case $1 in
 		none) return ;;
 		equal) over_and_over "$2" "SELECT count(*) FROM big" ;;
+		alike) over_and_over "$2" "$(slowed 1.3)" ;;
 		slower) over_and_over "$2" "$(slowed 3.5)" ;;
 		slowest) over_and_over "$2" "$(slowed 20)" ;;
 		limit) over_and_over "$2" "SELECT id FROM big LIMIT 1" ;;
