@@ -159,14 +159,29 @@ middle() {
 	sort -n | awk '{ v[NR] = $1 } END { if (NR > 0) print v[int((NR + 1) / 2)] }'
 }
 
-# looking N OPTIONS: milliseconds of a slice of N times EXISTS.
+make_look() {
+	sql "CREATE FUNCTION look(n int, pause float8, OUT ms float8) LANGUAGE plpgsql AS '
+		DECLARE began timestamptz;
+		BEGIN
+			ms := 0;
+			FOR i IN 1..n LOOP
+				IF pause > 0 THEN PERFORM pg_sleep(pause); END IF;
+				began := clock_timestamp();
+				PERFORM EXISTS (SELECT 1 FROM big);
+				ms := ms + 1000 * extract(epoch FROM clock_timestamp() - began);
+			END LOOP;
+		END'"
+}
+
+# looking N PAUSE OPTIONS: milliseconds of a slice of N times EXISTS, with pauses of so many seconds between them, which
+# do not count. Where a read costs, the one that finds its page is over before the company has moved on, and so is the
+# next one: without pauses all of a slice would be the one or the other.
 looking() {
 	local i slices=()
 	for ((i = 0; i < SLICES; i++)); do
-		slices+=(-c "$(loop $(($1 / SLICES)) "PERFORM EXISTS (SELECT 1 FROM big)")")
+		slices+=(-c "SELECT ms FROM look($(($1 / SLICES)), $2)")
 	done
-	as_user env "PGOPTIONS=$2" "$BIN/psql" -X -q -d postgres -c "SELECT 1" -c '\timing on' "${slices[@]}" |
-		sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | middle
+	as_user env "PGOPTIONS=$3" "$BIN/psql" -X -A -t -q -d postgres "${slices[@]}" | middle
 }
 
 # latency N OPTIONS: milliseconds of one transaction of pgbench, of N.

@@ -28,15 +28,18 @@ my $tables = 0;
 
 $node->safe_psql(
 	'postgres', q(
--- Be slower from row 1,500 on, when the scan has joined the others; at row 3,000
--- be busy for long, if so wanted, and say so by a lock.
+-- From row 1,500 on, when the scan has joined the others, fall behind, and then
+-- take at least so long for a row; at row 3,000 be busy for long, if so wanted, and
+-- say so by a lock.
 CREATE FUNCTION crawl(id integer, duration interval, stand interval DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     IF id = 3000 AND stand IS NOT NULL THEN
         PERFORM pg_advisory_lock_shared(3);
         PERFORM spin(stand);
-    ELSIF id BETWEEN 1500 AND 5900 THEN
+    ELSIF id BETWEEN 1500 AND 1600 THEN
+        PERFORM spin(greatest(duration, '1 ms'));
+    ELSIF id BETWEEN 1601 AND 5900 THEN
         PERFORM spin(duration);
     END IF;
     RETURN true;
@@ -132,7 +135,7 @@ sub is_active
 		'active', $name);
 }
 
-# A quarter more time than the one in front needs to read.
+# It falls behind, and then takes about the time that the one in front needs to read.
 sub waits_for_a_slower_one
 {
 	my $name = 'a slower one';
@@ -143,7 +146,7 @@ sub waits_for_a_slower_one
 	{
 		my ($front, $rear);
 
-		($table, $front, undef, $rear) = two_that_wait($name, "'240 us'");
+		($table, $front, undef, $rear) = two_that_wait($name, "'190 us'");
 		ends_complete($_, $name) foreach ($front, $rear);
 		$figures = counters($node, $table,
 			"scans, blks_read <= 1.5 * $pages, scan_sharing_waits > 0, scan_sharing_wait_time BETWEEN 1 AND 5000"
@@ -193,7 +196,7 @@ sub ends_in_a_wait
 	{
 		my $name = "$end in a wait";
 		my ($table, $front, $front_pid, $rear, $rear_pid) =
-		  two_that_wait($name, "'240 us'");
+		  two_that_wait($name, "'190 us'");
 
 		ask("SELECT pg_${end}_backend($front_pid)");
 		if ($end eq 'cancel')
@@ -224,7 +227,7 @@ sub switch_ends_a_wait
 {
 	my $name = 'kill switch';
 	my ($table, $front, $front_pid, $rear, $rear_pid) =
-	  two_that_wait($name, "'240 us'");
+	  two_that_wait($name, "'190 us'");
 
 	switch ($node, 'off');
 	ask('SELECT pg_sleep(0.1)');
@@ -249,7 +252,7 @@ sub stopped_process
 	for (my $try = 0; $try < $tries && $waited ne 't'; $try++)
 	{
 		my ($table, $front, $front_pid, $rear, $rear_pid) =
-		  two_scans("'240 us', '3 s'");
+		  two_scans("'190 us', '3 s'");
 
 		wait_until(
 			"SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 3 AND pid = $rear_pid",

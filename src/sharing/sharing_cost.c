@@ -17,13 +17,16 @@
  *	  in front waits, it takes r times as long.  If it does not wait, both
  *	  scans read all blocks themselves.  Let the scan in front wait for reads
  *	  during the part s of its time.  Then the reads of the last scan slow the
- *	  scan in front down by the part s/r at most.  So waiting pays as long as
+ *	  scan in front down by the part s/r at most.  So waiting may pay as long
+ *	  as
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
- *	  which allows r = 1.618 if the scan in front does nothing but wait for
- *	  reads (s = 1), and r = 1 if it never waits for them (s = 0).  For s we
- *	  take the part of the time that its process had no processor.
+ *	  For s we take the part of the time that its process had no processor.
+ *	  But storage that serves two scans as fast as one does not slow the scan
+ *	  in front down at all, and we can't tell such storage from other storage.
+ *	  So a scan waits only if r is no more than MOST_SLOWER: whatever the
+ *	  storage is like, it loses no more than a tenth of its time.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -50,11 +53,16 @@
 
 /*
  * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
- * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.
+ * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that, or
+ * STEPS_PER_COSTLY_PROBE if reads cost: the scan waits for these reads.
  */
 #define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32
+#define STEPS_PER_COSTLY_PROBE	256
 #define PROBES_AT_FIRST	8
+
+/* A scan waits for one that is no more than this number of times slower. */
+#define MOST_SLOWER		1.1
 
 /* Blocks over which a scan takes its pace. */
 #define BLOCKS_PER_PACE	256
@@ -118,8 +126,11 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 	if (--cost->steps_to_probe > 0)
 		return;
 	cost->nprobes++;
-	cost->steps_to_probe = cost->nprobes < PROBES_AT_FIRST ?
-		STEPS_PER_PROBE_AT_FIRST : STEPS_PER_PROBE;
+	if (cost->nprobes < PROBES_AT_FIRST)
+		cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
+	else
+		cost->steps_to_probe = cost_of_reads_counts(cost) ?
+			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
 
 	compat_submit_staged();
 	INSTR_TIME_SET_CURRENT(start);
@@ -186,7 +197,7 @@ cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)
 	if (my_pace == 0 || its_pace == 0)
 		return false;
 	r = (double) Max(its_pace, cost->pace_while_waiting) / my_pace;
-	return r * (r - 1) <= part_without_cpu(cost);
+	return r <= MOST_SLOWER && r * (r - 1) <= part_without_cpu(cost);
 }
 
 /*
