@@ -81,12 +81,12 @@ static const struct config_enum_entry dirty_pages_options[] = {
  * would fail.
  */
 static bool
-check_ring(const char *name, int value)
+check_ring(const char *name, int value, int least)
 {
-	if (value <= 0 || value >= RING_MIN_KB)
+	if (value <= 0 || value >= least)
 		return true;
 	GUC_check_errdetail("\"%s\" must be -1, 0 or between %d kB and %d kB.",
-						name, RING_MIN_KB, RING_MAX_KB);
+						name, least, RING_MAX_KB);
 	return false;
 }
 
@@ -94,14 +94,14 @@ static bool
 check_scan_ring(int *newval, void **extra pg_attribute_unused(),
 				GucSource source pg_attribute_unused())
 {
-	return check_ring("pg_ringctl.scan_ring", *newval);
+	return check_ring("pg_ringctl.scan_ring", *newval, RING_MIN_KB);
 }
 
 static bool
 check_write_ring(int *newval, void **extra pg_attribute_unused(),
 				 GucSource source pg_attribute_unused())
 {
-	return check_ring("pg_ringctl.write_ring", *newval);
+	return check_ring("pg_ringctl.write_ring", *newval, WRITE_RING_MIN_KB);
 }
 
 static bool
@@ -184,7 +184,7 @@ define_scan_params(void)
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",
 							"COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW; -1 means the server's ring, of 16 MB; "
-							"0 means no ring: what is loaded stays in shared buffers.",
+							"0 means no ring: what is loaded stays in shared buffers. A ring has at least 1 MB.",
 							&param_write_ring, -1, -1, RING_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);
 

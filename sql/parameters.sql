@@ -24,7 +24,7 @@ SELECT name, value, attempt(format('SET LOCAL pg_ringctl.%s = %L', name, value))
         ('scan_threshold', '-2'), ('scan_threshold', 'all'), ('scan_threshold', '20TB'),
         ('dirty_pages', 'x'), ('dirty_pages', 'on'),
         ('free_buffers_first', '2'),
-        ('write_ring', '-2'), ('write_ring', '63'), ('write_ring', '17GB'),
+        ('write_ring', '-2'), ('write_ring', '1023'), ('write_ring', '17GB'),
         ('headroom', '-1'), ('headroom', '1.6kB'),
         ('max_entries', '99'), ('max_entries', '-1'),
         ('track', 'perhaps'),
@@ -51,7 +51,7 @@ SELECT name, value, set_config('pg_ringctl.' || name, value, false) AS shown
         ('scan_threshold', '8MB'), ('scan_threshold', '2147483647'),
         ('dirty_pages', 'leave'), ('dirty_pages', 'write'),
         ('free_buffers_first', 'off'), ('free_buffers_first', 'on'),
-        ('write_ring', '-1'), ('write_ring', '0'), ('write_ring', '64'), ('write_ring', '16GB'),
+        ('write_ring', '-1'), ('write_ring', '0'), ('write_ring', '1MB'), ('write_ring', '16GB'),
         ('headroom', '0'), ('headroom', '100'),
         ('max_entries', '100'),
         ('track', 'off')) v (name, value);

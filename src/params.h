@@ -17,6 +17,13 @@
 #define RING_MIN_KB		64
 #define RING_MAX_KB		(16 * 1024 * 1024)
 
+/*
+ * The least size of a ring that rows are written through.  The server extends
+ * a relation by up to 64 blocks at a time, and pins all of them.  A ring with
+ * little room beside these leaves the buffers behind.
+ */
+#define WRITE_RING_MIN_KB	1024
+
 #define KB_PER_BUFFER	(BLCKSZ / 1024)
 
 /* What pg_ringctl does to scans: pg_ringctl.mode */

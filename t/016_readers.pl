@@ -736,7 +736,7 @@ sub same_through_rings
 		@library,
 		'pg_ringctl.scan_threshold' => 0,
 		'pg_ringctl.scan_ring' => 64,
-		'pg_ringctl.write_ring' => 256,
+		'pg_ringctl.write_ring' => 1024,
 		'pg_ringctl.index_read_ahead' => 'on',
 		'pg_ringctl.index_read_ahead_after' => 0);
 
@@ -1517,7 +1517,7 @@ sub other_libraries
 	my $toast = toast_of('values_of');
 	my %settings = (
 		'pg_ringctl.scan_threshold' => 0,
-		'pg_ringctl.write_ring' => 128,
+		'pg_ringctl.write_ring' => 1024,
 		'max_parallel_maintenance_workers' => 0);
 
 	create_other_functions($library);

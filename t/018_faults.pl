@@ -215,7 +215,7 @@ sub other_readers
 {
 	my $rows = $node->basedir . '/rows';
 	my $cold = 'SET pg_ringctl.scan_threshold = 0; SELECT evict()';
-	my $load = "BEGIN; SET pg_ringctl.write_ring = '128kB'";
+	my $load = "BEGIN; SET pg_ringctl.write_ring = '1MB'";
 	my $written = 'SELECT count(*), sum(id) FROM written';
 	my $values = 'SELECT sum(length(body || $$x$$)) FROM documents';
 

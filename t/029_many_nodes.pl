@@ -53,7 +53,7 @@ sub logical_replication
 		"shared_preload_libraries = 'pg_ringctl'")
 	  foreach $primary, $subscriber;
 	$subscriber->append_conf('postgresql.conf',
-		"pg_ringctl.write_ring = '64kB'");
+		"pg_ringctl.write_ring = '1MB'");
 	$primary->restart;
 	$subscriber->start;
 	$subscriber->safe_psql('postgres', 'CREATE DATABASE app');
