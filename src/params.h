@@ -22,7 +22,7 @@
  * a relation by up to 64 blocks at a time, and pins all of them.  A ring with
  * little room beside these leaves the buffers behind.
  */
-#define WRITE_RING_MIN_KB	1024
+#define WRITE_RING_MIN_KB	(128 * KB_PER_BUFFER)
 
 #define KB_PER_BUFFER	(BLCKSZ / 1024)
 

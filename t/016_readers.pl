@@ -1232,50 +1232,94 @@ END $$;
 		'DROP TABLE scratch; DROP FUNCTION run, at_middle');
 }
 
-# The first scan after an index build has begun may not be the build's own: here it
-# is that of a cursor, which is there when the build has ended.
+# The first scan after an index build has begun may not be the build's own: while the
+# server folds the index's predicate, a function may scan the table.  Here it opens a
+# cursor, which is there when the build has ended, fetches from one that it has opened
+# before, or runs ANALYZE.
 sub query_in_predicate
 {
 	load_table($node, 'cold', $pages);
 	$node->safe_psql(
 		'postgres', q(
 CREATE SEQUENCE calls;
-CREATE FUNCTION open_at_call() RETURNS int LANGUAGE plpgsql SET search_path = public AS $$
+CREATE FUNCTION at_call() RETURNS int LANGUAGE plpgsql SET search_path = public AS $$
 DECLARE
+    n int := nextval('calls');
     c refcursor := 'opened';
     found record;
 BEGIN
-    IF nextval('calls') = current_setting('tests.call')::int THEN
-        OPEN c FOR SELECT id FROM cold;
+    IF n = current_setting('tests.open')::int THEN
+        OPEN c FOR EXECUTE 'SELECT id FROM cold ' || current_setting('tests.sample');
+    END IF;
+    IF n = current_setting('tests.fetch')::int THEN
         FETCH c INTO found;
+    END IF;
+    IF n = current_setting('tests.analyze')::int THEN
+        ANALYZE cold;
     END IF;
     RETURN 0;
 END $$;
+CREATE FUNCTION least_by_query(at int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET search_path = public AS $$
+BEGIN
+    RETURN (SELECT at_call());
+END $$;
 CREATE FUNCTION least_id(at int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET search_path = public AS $$
 BEGIN
-    RETURN (SELECT open_at_call());
+    RETURN at_call();
 END $$;
 ));
 	foreach my $call (1 .. 4)
 	{
-		my $digest = sub {
-			return transcript(
-				"SET tests.call = $call; SELECT setval('calls', 1, false); BEGIN;
-				 SET LOCAL max_parallel_maintenance_workers = 0; SET LOCAL synchronize_seqscans = off;
-				 CREATE INDEX cold_least ON cold (id) WHERE id > least_id(1);
-				 FETCH 3 FROM opened; MOVE FORWARD 5000 IN opened; FETCH 1 FROM opened;
-				 MOVE FORWARD ALL IN opened; COMMIT; DROP INDEX cold_least; VACUUM cold"
-			);
-		};
-		my $stock = $digest->();
-
-		local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
-		is($digest->(), $stock,
-			"an index build whose predicate opens a cursor in call $call");
+		same_build(
+			"opens a cursor in a query of call $call",
+			'least_by_query',
+			open => $call,
+			fetch => $call);
+		same_build(
+			"opens a cursor in call $call",
+			'least_id',
+			open => $call,
+			fetch => $call);
+		same_build("runs ANALYZE in call $call",
+			'least_id', analyze => $call);
+		foreach my $later ($call + 1 .. 4)
+		{
+			same_build(
+				"opens a cursor in call $call, and fetches in call $later$_",
+				'least_id',
+				open => $call,
+				fetch => $later,
+				sample => $_
+			) foreach ('', ' TABLESAMPLE SYSTEM (100) REPEATABLE (1)');
+		}
 	}
 	$node->safe_psql('postgres',
-		'DROP TABLE cold; DROP FUNCTION least_id, open_at_call; DROP SEQUENCE calls'
+		'DROP TABLE cold; DROP FUNCTION least_id, least_by_query, at_call; DROP SEQUENCE calls'
 	);
+}
+
+# An index build whose predicate does this, and what follows, are as without us.
+sub same_build
+{
+	my ($name, $function, %does) = @_;
+	my %settings = (open => 0, fetch => 0, analyze => 0, sample => '', %does);
+	my $set =
+	  join(' ',
+		map { "SET tests.$_ = '$settings{$_}';" } sort keys %settings);
+	my $digest = sub {
+		return transcript(
+			"$set SELECT setval('calls', 1, false); BEGIN;
+			 SET LOCAL max_parallel_maintenance_workers = 0; SET LOCAL synchronize_seqscans = off;
+			 CREATE INDEX cold_least ON cold (id) WHERE id > $function(1);
+			 FETCH 3 FROM opened; MOVE FORWARD 5000 IN opened; FETCH 1 FROM opened;
+			 MOVE FORWARD ALL IN opened; COMMIT; DROP INDEX cold_least; VACUUM cold"
+		);
+	};
+	my $stock = $digest->();
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
+	is($digest->(), $stock, "an index build whose predicate $name");
 }
 
 # --- other libraries ------------------------------------------------------------

@@ -23,8 +23,8 @@
  *
  * A. A catch is for the next scan, or the next bulk insertion, that begins.
  *	  When it begins, heap's routine is put back first, because heap_getnext()
- *	  refuses any other routine.  A scan that begins also drops a catch for an
- *	  insertion.  A catch holds no reference to the relcache entry, because
+ *	  refuses any other routine.  So any scan that begins drops the catch, also
+ *	  if the catch is for an insertion, or for another portal's scan.  A catch holds no reference to the relcache entry, because
  *	  ALTER TABLE and other commands refuse to touch a table that has more
  *	  references than they expect.  So if the entry is invalidated, the catch
  *	  is forgotten, and the server does what it would do without us.  The entry
@@ -47,6 +47,7 @@
 #include "common/heap_am.h"
 #include "compat.h"
 #include "lib/ilist.h"
+#include "tcop/pquery.h"
 #include "utils/memutils.h"
 
 struct HeapAmSwap
@@ -55,6 +56,7 @@ struct HeapAmSwap
 	Relation	rel;
 	Oid			relid;
 	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
+	Portal		portal;			/* a catch of a scan: portal that runs */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: the same */
 	uint64		number;			/* a catch: number of catches up to it */
 	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
@@ -137,17 +139,31 @@ let_go(HeapAmSwap *swap)
 	swap->owner = NULL;
 }
 
+/*
+ * Is this the scan that is to be caught?  The scan of another portal is not: a
+ * cursor may have been opened before the catch was made.  Nor are the scans of
+ * ANALYZE and TABLESAMPLE.
+ */
+static bool
+is_caught(const HeapAmSwap *swap, uint32 flags)
+{
+	return swap != NULL && swap->scan_begun != NULL &&
+		swap->portal == ActivePortal && (flags & SO_TYPE_SEQSCAN) != 0;
+}
+
 static TableScanDesc
 our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 			   ParallelTableScanDesc pscan, uint32 flags)
 {
 	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	HeapAmSwap *hold = find_swap(&holds, rel);
-	ScanBegunMtd begun = swap ? swap->scan_begun : NULL;
+	ScanBegunMtd begun = NULL;
 	TableScanDesc scan;
 
 	if (hold != NULL)
 		let_go(hold);
+	if (is_caught(swap, flags))
+		begun = swap->scan_begun;
 	if (swap != NULL)
 		drop_catch(swap);
 	swap_back(rel);
@@ -340,8 +356,8 @@ make_catch(Relation rel)
 
 /*
  * heap_am_catch_scan
- *		Call begun() with the next scan of the relation that begins in this
- *		process.
+ *		Call begun() with the next scan of the relation, if it is a sequential
+ *		scan that begins while the portal that is active now is active.
  *
  * The relation is a heap, which the caller has locked.  If there is a catch
  * for the relation already, this has no effect.
@@ -351,8 +367,10 @@ heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
 {
 	HeapAmSwap *swap = make_catch(rel);
 
-	if (swap != NULL)
-		swap->scan_begun = begun;
+	if (swap == NULL)
+		return;
+	swap->scan_begun = begun;
+	swap->portal = ActivePortal;
 }
 
 /*

@@ -319,10 +319,14 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 
 	/*
 	 * If it is thousands of levels up, do without its policy, rather than
-	 * fail.
+	 * fail.  What is found so must not be remembered, as after an
+	 * invalidation.
 	 */
 	if (stack_is_too_deep())
+	{
+		invalidations++;
 		return false;
+	}
 	has_policy = search_policy(relid, policy);
 
 	if (invalidations == invalidations_before)

@@ -305,7 +305,8 @@ facts_discard(dsm_handle query)
 	CollectArgs args = {leader_list(), query, -1, NIL};
 
 	if (args.list != NULL)
-		args.list->leader_pid = shared_try(discard, &args) ? MyProcPid : 0;
+		args.list->leader_pid = shared_try(discard, &args) &&
+			!proc_exit_inprogress ? MyProcPid : 0;
 }
 
 /* The leader exits: remove what its workers have published. */

@@ -33,9 +33,10 @@
  *
  * Only the command's own scan may be caught.  Before it begins, the server may
  * call a function of the user, to fold an index's predicate, and the function
- * may run a query on the same table.  The query's scan may outlive the command,
- * if it is a cursor's.  So when any query starts, all catches of scans are
- * dropped (executor.c).
+ * may scan the same table.  If that is a cursor's scan, it outlives the command,
+ * and our reader does not.  So when a query starts (executor.c), or another
+ * command, all catches of scans are dropped; and the scan of another portal,
+ * that is, of a cursor opened before, is not caught.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.
@@ -391,6 +392,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	UtilityCommand this_command = {.outer = command};
 	uint64		ncatches;
 
+	if (unlikely(heap_am_any_catch()))
+		heap_am_drop_scan_catches();
 	if (names_our_labels(pstmt->utilityStmt))
 		labels_accept();
 	if (!describe_command(pstmt->utilityStmt, &this_command) || policy_mode() == MODE_OFF)

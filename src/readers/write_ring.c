@@ -43,15 +43,21 @@
 static void (*receiver_startup) (DestReceiver *self, int operation, TupleDesc typeinfo);
 static const Oid *receiver_made;
 
-/* A bulk insertion that was caught begins: give it a ring of the set size. */
+/*
+ * A bulk insertion that was caught begins: give it a ring of the set size.  If
+ * max_ring leaves it too small a ring, it keeps the server's.
+ */
 static void
 insertion_begun(BulkInsertStateData *bistate)
 {
-	MemoryContext oldcontext = MemoryContextSwitchTo(GetMemoryChunkContext(bistate));
+	int			kb = param_write_ring == 0 ? 0 : policy_capped_kb(param_write_ring);
+	MemoryContext oldcontext;
 
+	if (kb > 0 && kb < WRITE_RING_MIN_KB)
+		return;
+	oldcontext = MemoryContextSwitchTo(GetMemoryChunkContext(bistate));
 	FreeAccessStrategy(bistate->strategy);
-	bistate->strategy = param_write_ring == 0 ? NULL :
-		GetAccessStrategyWithSize(BAS_BULKWRITE, policy_capped_kb(param_write_ring));
+	bistate->strategy = kb == 0 ? NULL : GetAccessStrategyWithSize(BAS_BULKWRITE, kb);
 	MemoryContextSwitchTo(oldcontext);
 }
 

@@ -233,10 +233,7 @@ make_segment(void *arg pg_attribute_unused())
 	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
 	CurrentResourceOwner = owner;
 	if (segment == NULL)
-	{
-		uncount_segment();
 		return;
-	}
 	new = dsm_segment_address(segment);
 	memset(new, 0, sizeof(LiveSegment));
 	for (int i = 0; i < MAX_SHOWN; i++)
@@ -254,7 +251,10 @@ unused_ring(void)
 	if (my_place == NULL)
 		return NULL;
 	if (my_segment == NULL && (!shared_try(make_segment, NULL) || my_segment == NULL))
+	{
+		uncount_segment();
 		return NULL;
+	}
 	for (int i = 0; i < MAX_SHOWN; i++)
 		if (!my_segment->rings[i].in_use)
 			return &my_segment->rings[i];
