@@ -1238,6 +1238,8 @@ END $$;
 # before, or runs ANALYZE.
 sub query_in_predicate
 {
+	my $opened = 0;
+
 	load_table($node, 'cold', $pages);
 	$node->safe_psql(
 		'postgres', q(
@@ -1248,13 +1250,13 @@ DECLARE
     c refcursor := 'opened';
     found record;
 BEGIN
-    IF n = current_setting('tests.open')::int THEN
+    IF n = current_setting('tests.open_at')::int THEN
         OPEN c FOR EXECUTE 'SELECT id FROM cold ' || current_setting('tests.sample');
     END IF;
-    IF n = current_setting('tests.fetch')::int THEN
+    IF n = current_setting('tests.fetch_at')::int THEN
         FETCH c INTO found;
     END IF;
-    IF n = current_setting('tests.analyze')::int THEN
+    IF n = current_setting('tests.analyze_at')::int THEN
         ANALYZE cold;
     END IF;
     RETURN 0;
@@ -1270,39 +1272,42 @@ END $$;
 ));
 	foreach my $call (1 .. 4)
 	{
-		same_build(
+		$opened += same_build(
 			"opens a cursor in a query of call $call",
 			'least_by_query',
-			open => $call,
-			fetch => $call);
-		same_build(
+			open_at => $call,
+			fetch_at => $call);
+		$opened += same_build(
 			"opens a cursor in call $call",
 			'least_id',
-			open => $call,
-			fetch => $call);
-		same_build("runs ANALYZE in call $call",
-			'least_id', analyze => $call);
+			open_at => $call,
+			fetch_at => $call);
+		$opened += same_build("runs ANALYZE in call $call",
+			'least_id', analyze_at => $call);
 		foreach my $later ($call + 1 .. 4)
 		{
-			same_build(
+			$opened += same_build(
 				"opens a cursor in call $call, and fetches in call $later$_",
 				'least_id',
-				open => $call,
-				fetch => $later,
+				open_at => $call,
+				fetch_at => $later,
 				sample => $_
 			) foreach ('', ' TABLESAMPLE SYSTEM (100) REPEATABLE (1)');
 		}
 	}
+	cmp_ok($opened, '>=', 6, 'index builds: cursors were opened');
 	$node->safe_psql('postgres',
 		'DROP TABLE cold; DROP FUNCTION least_id, least_by_query, at_call; DROP SEQUENCE calls'
 	);
 }
 
 # An index build whose predicate does this, and what follows, are as without us.
+# Returns 1 if the cursor was opened, else 0.
 sub same_build
 {
 	my ($name, $function, %does) = @_;
-	my %settings = (open => 0, fetch => 0, analyze => 0, sample => '', %does);
+	my %settings =
+	  (open_at => 0, fetch_at => 0, analyze_at => 0, sample => '', %does);
 	my $set =
 	  join(' ',
 		map { "SET tests.$_ = '$settings{$_}';" } sort keys %settings);
@@ -1320,6 +1325,7 @@ sub same_build
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	local $ENV{PGOPTIONS} = '-c session_preload_libraries=pg_ringctl';
 	is($digest->(), $stock, "an index build whose predicate $name");
+	return $stock =~ /\b500[45]\b/ ? 1 : 0;
 }
 
 # --- other libraries ------------------------------------------------------------
