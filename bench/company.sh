@@ -173,7 +173,7 @@ make_look() {
 		END'"
 }
 
-# looking N PAUSE OPTIONS: milliseconds of a slice of N times EXISTS, with pauses of so many seconds between them, which
+# looking N PAUSE OPTIONS: milliseconds of a slice of N times EXISTS, with pauses of PAUSE seconds between them, which
 # do not count. Where a read costs, the one that finds its page is over before the company has moved on, and so is the
 # next one: without pauses all of a slice would be the one or the other.
 looking() {

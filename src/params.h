@@ -13,6 +13,8 @@
 #ifndef RINGCTL_PARAMS_H
 #define RINGCTL_PARAMS_H
 
+#define KB_PER_BUFFER	(BLCKSZ / 1024)
+
 /* Limits of the ring size that a user may ask for, in kB */
 #define RING_MIN_KB		64
 #define RING_MAX_KB		(16 * 1024 * 1024)
@@ -23,8 +25,6 @@
  * little room beside these leaves the buffers behind.
  */
 #define WRITE_RING_MIN_KB	(128 * KB_PER_BUFFER)
-
-#define KB_PER_BUFFER	(BLCKSZ / 1024)
 
 /* What pg_ringctl does to scans: pg_ringctl.mode */
 typedef enum ScanMode

@@ -68,20 +68,13 @@ sub create_tables
 	load_table($node, 'big', $pages);
 	load_table($node, 'queue', $pages);
 	load_table($node, 'keyed', 2500);
+	create_partitions('parts', 100, 10);
 	$node->safe_psql(
 		'postgres', q(
 CREATE EXTENSION pg_ringctl;
 CREATE EXTENSION pg_buffercache;
 CREATE TABLE one AS SELECT 1 AS id;
 CREATE TABLE small AS SELECT generate_series(1, 1000) AS id;
-CREATE TABLE parts (id int) PARTITION BY RANGE (id);
-DO $$
-BEGIN
-    FOR i IN 0 .. 99 LOOP
-        EXECUTE format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES FROM (%s) TO (%s)', i, 10 * i, 10 * (i + 1));
-    END LOOP;
-END $$;
-INSERT INTO parts SELECT generate_series(0, 999);
 CREATE INDEX ON keyed (id);
 CREATE INDEX ON keyed ((id % 250));
 CREATE TABLE docs (id integer PRIMARY KEY, body text STORAGE EXTERNAL);
@@ -152,6 +145,25 @@ GRANT SELECT ON one, big TO plain;
 	$node->safe_psql('postgres', "VACUUM (FREEZE, ANALYZE) $_")
 	  foreach qw(big one small parts keyed docs);
 	$node->safe_psql('postgres', 'CHECKPOINT');
+}
+
+# A table of this number of partitions, each with this number of rows.
+sub create_partitions
+{
+	my ($table, $partitions, $rows) = @_;
+	my $all = $partitions * $rows;
+
+	$node->safe_psql(
+		'postgres', qq(
+CREATE TABLE $table (id int) PARTITION BY RANGE (id);
+DO \$\$
+BEGIN
+    FOR i IN 0 .. $partitions - 1 LOOP
+        EXECUTE format('CREATE TABLE ${table}_%s PARTITION OF $table FOR VALUES FROM (%s) TO (%s)', i, $rows * i, $rows * (i + 1));
+    END LOOP;
+END \$\$;
+INSERT INTO $table SELECT generate_series(0, $all - 1);
+));
 }
 
 # Segments of dynamic shared memory, and kB in all of them.
@@ -505,18 +517,8 @@ sub sessions_together_hold_little
 # when its session runs the next one.
 sub failed_queries_leave_nothing
 {
-	$node->safe_psql(
-		'postgres', q(
-CREATE TABLE many (id int) PARTITION BY RANGE (id);
-DO $$
-BEGIN
-    FOR i IN 0 .. 399 LOOP
-        EXECUTE format('CREATE TABLE many_%s PARTITION OF many FOR VALUES FROM (%s) TO (%s)', i, 500 * i, 500 * (i + 1));
-    END LOOP;
-END $$;
-INSERT INTO many SELECT generate_series(0, 199999);
-ANALYZE many;
-));
+	create_partitions('many', 400, 500);
+	$node->safe_psql('postgres', 'ANALYZE many');
 	my @settings = qw(pg_ringctl.scan_threshold=0 parallel_setup_cost=0
 	  parallel_tuple_cost=0 max_parallel_workers_per_gather=2 min_parallel_table_scan_size=0
 	  parallel_leader_participation=off);

@@ -24,11 +24,12 @@
  * A. A catch is for the next scan, or the next bulk insertion, that begins.
  *	  When it begins, heap's routine is put back first, because heap_getnext()
  *	  refuses any other routine.  So any scan that begins drops the catch, also
- *	  if the catch is for an insertion, or for another portal's scan.  A catch holds no reference to the relcache entry, because
- *	  ALTER TABLE and other commands refuse to touch a table that has more
- *	  references than they expect.  So if the entry is invalidated, the catch
- *	  is forgotten, and the server does what it would do without us.  The entry
- *	  can't vanish without an invalidation.
+ *	  if the catch is for an insertion, or for another portal's scan.  A catch
+ *	  holds no reference to the relcache entry, because ALTER TABLE and other
+ *	  commands refuse to touch a table that has more references than they
+ *	  expect.  So if the entry is invalidated, the catch is forgotten, and the
+ *	  server does what it would do without us.  The entry can't vanish without
+ *	  an invalidation.
  * B. A hold is for all fetches by an index, until the hold is released.  It
  *	  does hold a reference, so that the entry stays where it is.  If the entry
  *	  is invalidated, it is rebuilt with heap's routine, and we swap the
@@ -147,8 +148,8 @@ let_go(HeapAmSwap *swap)
 static bool
 is_caught(const HeapAmSwap *swap, uint32 flags)
 {
-	return swap != NULL && swap->scan_begun != NULL &&
-		swap->portal == ActivePortal && (flags & SO_TYPE_SEQSCAN) != 0;
+	return swap != NULL && swap->portal == ActivePortal &&
+		(flags & SO_TYPE_SEQSCAN) != 0;
 }
 
 static TableScanDesc
@@ -157,13 +158,11 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 {
 	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	HeapAmSwap *hold = find_swap(&holds, rel);
-	ScanBegunMtd begun = NULL;
+	ScanBegunMtd begun = is_caught(swap, flags) ? swap->scan_begun : NULL;
 	TableScanDesc scan;
 
 	if (hold != NULL)
 		let_go(hold);
-	if (is_caught(swap, flags))
-		begun = swap->scan_begun;
 	if (swap != NULL)
 		drop_catch(swap);
 	swap_back(rel);

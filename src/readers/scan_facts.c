@@ -20,8 +20,8 @@
  * leader waits for all workers of the query, and then removes the query's
  * entries from the list.  If a query fails, its entries are removed when its
  * memory is freed; if another parallel query of the leader runs at that time,
- * when a later one begins.  If a worker is started again, because its Gather is rescanned, it adds
- * to its old entry.
+ * when a later one begins.  If a worker is started again, because its Gather
+ * is rescanned, it adds to its old entry.
  *
  * A leader writes its pid into its list when it attaches.  A worker publishes
  * only if its leader's pid is there, because otherwise its entry would never

@@ -19,9 +19,8 @@
  * no user can make a session use more.  All segments together take no more
  * than pg_ringctl.max_shared_memory, so that they leave room for others, such
  * as parallel queries.  If there is no room for a ring, the ring is in private
- * memory: it works, but is not shown, and is counted as such.
- * If there is room for the ring but not for its slots, only the slots are in
- * private memory.
+ * memory: it works, but is not shown, and is counted as such.  If there is room
+ * for the ring but not for its slots, only the slots are in private memory.
  *
  * There is no lock.  Only the process itself writes to its segment.  When a
  * ring takes the place of another one, the process sets "shown" to 0, writes
