@@ -54,7 +54,7 @@ log_is_clean($node, 'sharing');
 done_testing();
 
 
-# A scan starts at the block that another one has asked for, as the server says.
+# A scan starts near the block that another one is at.
 sub starts_where_another_is
 {
 	my $name = 'start';

@@ -7,7 +7,8 @@
 # - EXISTS does not wait for the scan of a client that does not read, or of a cursor
 #   that pauses.  A scan whose files are cached does not wait, either.
 # - A LIMIT over dead pages reads the blocks that the server reads, in no more reads.
-# - Queries that read the first pages of a big table, again and again, find them.
+# - Queries that read the first pages of a big table, again and again, find them.  They
+#   find their first page beside a scan, too.
 # - What a user can hold has bounds that no setting moves, and is given back at the
 #   end.
 #
@@ -53,6 +54,7 @@ nobody_waits_for_a_cursor();
 nobody_waits_for_cached_files();
 limit_over_dead_pages();
 first_pages_stay();
+scans_start_where_pages_are();
 memory_has_bounds();
 idle_sessions_hold_nothing();
 sessions_together_hold_little();
@@ -426,6 +428,39 @@ sub first_pages_stay
 			"of the first $blocks blocks 1 % at most are read from then on");
 		$session->quit;
 	}
+}
+
+# The blocks that queries for one row read while a scan goes on from page to page.
+sub read_beside_scan
+{
+	my ($steps, @options) = @_;
+	my $scan = session_with($node, @options);
+	my $query = session_with($node, @library);
+	my $reads = 0;
+
+	evict_pages($query, 'big');
+	$scan->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT ctid FROM big WHERE (ctid::text::point)[1] = 1'
+	);
+	$scan->query_safe('MOVE 300 IN c');
+	foreach (1 .. $steps)
+	{
+		$scan->query_safe('MOVE 1 IN c');
+		$reads += $query->query_safe('SELECT read_first(1, 1)');
+	}
+	$_->quit foreach $scan, $query;
+	return $reads;
+}
+
+# A query for any row starts at the position of the scan that runs.  In the server that
+# is a page that is only about to be read.
+sub scans_start_where_pages_are
+{
+	my $steps = 64;
+
+	is(read_beside_scan($steps, @library, 'pg_ringctl.scan_ring' => '1MB'),
+		0, 'queries for one row find their page beside a scan');
+	note('beside a scan of the server they read ' . read_beside_scan($steps));
 }
 
 # --- memory ---------------------------------------------------------------------

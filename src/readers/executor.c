@@ -174,20 +174,51 @@ limit_below(const PlanState *ps, const LimitState *limit)
 	return hands_on_rows(ps) ? limit : NULL;
 }
 
+static bool take_nodes(PlanState *ps, void *context);
+
+/*
+ * Take nodes below ps.  Most queries are small, and have few kinds of nodes:
+ * only for those with other children than an outer and an inner node is
+ * planstate_tree_walker() worth its cost.
+ */
+static void
+take_nodes_below(PlanState *ps, Walk *walk)
+{
+	switch (nodeTag(ps))
+	{
+		case T_AppendState:
+		case T_MergeAppendState:
+		case T_SubqueryScanState:
+		case T_CustomScanState:
+			(void) planstate_tree_walker(ps, take_nodes, walk);
+			return;
+		default:
+			break;
+	}
+	if (outerPlanState(ps) != NULL)
+		(void) take_nodes(outerPlanState(ps), walk);
+	if (innerPlanState(ps) != NULL)
+		(void) take_nodes(innerPlanState(ps), walk);
+}
+
 /*
  * Take every node at or below ps for which there is a reader, except for scans
  * that are excluded.  Subplans are left to walks of their own, because a
  * subplan may be below many nodes, for example those of partitions.
+ *
+ * ExecInitNode() has gone as deep, with larger stack frames, so the stack's
+ * depth need not be checked here.
  */
 static bool
 take_nodes(PlanState *ps, void *context)
 {
 	Walk	   *walk = context;
 	const LimitState *limit = walk->limit;
-	int			reader = node_reader(ps);
+	int			reader;
 
 	if (ps != walk->root && list_member_ptr(walk->subplans, ps))
 		return false;
+	reader = node_reader(ps);
 	if (reader >= 0 &&
 		(node_readers[reader].exclusion == NULL ||
 		 node_readers[reader].exclusion(ps) == NULL))
@@ -197,7 +228,7 @@ take_nodes(PlanState *ps, void *context)
 			indexscan_note_limit(ps, limit);
 	}
 	walk->limit = limit_below(ps, limit);
-	(void) planstate_tree_walker(ps, take_nodes, walk);
+	take_nodes_below(ps, walk);
 	walk->limit = limit;
 	return false;
 }

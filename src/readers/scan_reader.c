@@ -327,6 +327,7 @@ scan_begin_pass(ScanReader *reader)
 		count_rest_of_pass(reader);
 	set_pass(reader, PASS_READING);
 	reader->direction = scan->rs_dir;
+	reader->reported = scan->rs_startblock;
 	scan_begin_sharing(reader);
 	reader->begun = true;
 	reader_lend_finished();

@@ -49,6 +49,8 @@ typedef struct ScanReader
 								 * read */
 	BlockNumber expected;		/* blocks that a pass is expected to read, if
 								 * the scan descriptor does not say; else 0 */
+	BlockNumber reported;		/* the position reported last: see
+								 * scan_stream.c */
 	ScanDirection direction;	/* direction when it last asked for a block */
 	ShareScan  *share;			/* the scan's part in sharing; or NULL */
 	int			blocks_to_step; /* blocks until scan_share() must be called */

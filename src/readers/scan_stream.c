@@ -11,7 +11,8 @@
  *	  the scan is to have none.
  *
  * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
- * export its functions for that, this file has copies of them.  A bitmap heap
+ * export its functions for that, this file has copies of them.  But a scan
+ * with a ring reports another block as its position: see report_location().  A bitmap heap
  * scan brings its own stream (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
@@ -31,6 +32,12 @@
 #include "readers/scan_stream.h"
 #include "readers/toast.h"
 #include "utils/rel.h"
+
+/*
+ * ss_report_location() only takes note of blocks that are a multiple of this:
+ * see syncscan.c.
+ */
+#define REPORT_INTERVAL		(128 * 1024 / BLCKSZ)
 
 #define STREAM_FLAGS	(READ_STREAM_SEQUENTIAL | COMPAT_READ_STREAM_BATCHING)
 
@@ -61,9 +68,41 @@ limit_reached(HeapScanDesc scan)
 	return scan->rs_numblocks != InvalidBlockNumber && --scan->rs_numblocks == 0;
 }
 
-/* Which block comes next; the same as heapgettup_advance_block(). */
+/*
+ * Tell the scans that will start where this one is.  next: the block that the
+ * stream asks for.
+ *
+ * heapam.c reports the block that the stream asks for.  A scan that starts
+ * there is likely to wait for the page: the stream asks for blocks until it can
+ * read many at once, so that for most of the time the block is not even being
+ * read.  Many small queries start so, with a LIMIT or EXISTS, and then have to
+ * read the page themselves.  So we report a block that the scan got a little
+ * earlier, which is still in the ring.  In observe mode, a scan reports what it
+ * would report without us.
+ */
+static void
+report_location(ScanReader *reader, BlockNumber next)
+{
+	HeapScanDesc scan = reader->scan;
+	BlockNumber location = scan->rs_cblock;
+
+	/* the last report of a scan is its start block */
+	if (next == scan->rs_startblock || location == InvalidBlockNumber ||
+		ring_options(reader->reader.ring)->observe)
+		location = next;
+	else
+		location -= location % REPORT_INTERVAL;
+	if (location != reader->reported)
+		ss_report_location(scan->rs_base.rs_rd, location);
+	reader->reported = location;
+}
+
+/*
+ * Which block comes next; the same as heapgettup_advance_block(), except for
+ * report_location().  reader: NULL if the scan has no ring.
+ */
 static BlockNumber
-advance_block(HeapScanDesc scan)
+advance_block(HeapScanDesc scan, ScanReader *reader)
 {
 	BlockNumber block = scan->rs_prefetch_block;
 
@@ -76,8 +115,13 @@ advance_block(HeapScanDesc scan)
 		 * Report before checking for the end, so that the last report of a
 		 * scan is its start block.
 		 */
-		if (scan->rs_base.rs_flags & SO_ALLOW_SYNC)
-			ss_report_location(scan->rs_base.rs_rd, block);
+		if ((scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0)
+		{
+			if (reader != NULL)
+				report_location(reader, block);
+			else
+				ss_report_location(scan->rs_base.rs_rd, block);
+		}
 
 		if (block == scan->rs_startblock || limit_reached(scan))
 			return InvalidBlockNumber;
@@ -102,7 +146,7 @@ first_block(ScanReader *reader)
 	if (nread == 0)
 		return initial_block(scan);
 	scan->rs_prefetch_block = (scan->rs_startblock + nread - 1) % scan->rs_nblocks;
-	return advance_block(scan);
+	return advance_block(scan, reader);
 }
 
 /* The callback of a serial scan. */
@@ -120,7 +164,7 @@ next_block_serial(ReadStream *stream pg_attribute_unused(), void *arg,
 		scan->rs_inited = true;
 	}
 	else
-		scan->rs_prefetch_block = advance_block(scan);
+		scan->rs_prefetch_block = advance_block(scan, reader);
 	return scan_note_next_block(reader, scan->rs_prefetch_block, scan->rs_startblock);
 }
 
@@ -153,7 +197,7 @@ next_block_serial_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
 {
 	HeapScanDesc scan = (HeapScanDesc) arg;
 
-	scan->rs_prefetch_block = scan->rs_inited ? advance_block(scan) : initial_block(scan);
+	scan->rs_prefetch_block = scan->rs_inited ? advance_block(scan, NULL) : initial_block(scan);
 	scan->rs_inited = true;
 	return scan->rs_prefetch_block;
 }
