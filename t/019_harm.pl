@@ -667,7 +667,7 @@ sub instructions_of_small_scans
 		[ 'partitions', 1.01, 'SELECT count(*) FROM parts' ],
 		[
 			'look-ups by an index',
-			1.03,
+			1.02,
 			repeated(
 				300,
 				'SELECT octet_length(filler) INTO x FROM keyed WHERE id = i'),
@@ -692,7 +692,7 @@ sub instructions_of_small_scans
 		],
 		[
 			'small TID ranges',
-			1.09,
+			1.06,
 			repeated(
 				300,
 				q(SELECT count(*) INTO x FROM keyed WHERE ctid >= ''(100,0)'' AND ctid < ''(102,0)'')
@@ -705,7 +705,7 @@ sub instructions_of_small_scans
 		],
 		[
 			'small index builds',
-			1.05,
+			1.03,
 			repeated(
 				20, 'CREATE INDEX one_id ON one (id); DROP INDEX one_id'),
 			@small_pool

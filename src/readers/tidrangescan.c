@@ -75,14 +75,14 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	Datum		tid;
 	bool		isnull;
 
-	/* initializing such a subplan here would add it to the node once more */
-	if (contain_subplans((Node *) value))
-		return true;
 	if (IsA(value, Const))		/* the usual case, and cheap */
 	{
 		tid = ((Const *) value)->constvalue;
 		isnull = ((Const *) value)->constisnull;
 	}
+	/* initializing such a subplan here would add it to the node once more */
+	else if (contain_subplans((Node *) value))
+		return true;
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
 										&isnull);
@@ -153,8 +153,8 @@ tidrangescan_first_call(PlanState *ps, int n)
 	 * It is not enough to look at the range: a tool may copy a large table
 	 * range by range, where each range would fit into the pool.
 	 */
-	if (policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER &&
-		policy_prospect(rel, blocks_in_range(node, nblocks), MODE_CONTROL) != RING_NONE)
+	if (policy_prospect(rel, blocks_in_range(node, nblocks), MODE_CONTROL) != RING_NONE &&
+		policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER)
 		attach(node, nblocks);
 	else
 		toast_begin(ps->state, rel);

@@ -280,8 +280,11 @@ toast_begin(const void *owner, Relation rel)
 		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
 		return;
 
-	/* The larger of the two tables decides whether there is a ring. */
 	nblocks = known_size(toastid);
+	if (nblocks == 0)			/* often, even if a column might have values */
+		return;
+
+	/* The larger of the two tables decides whether there is a ring. */
 	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
 	if (options.nbuffers == 0 || nblocks <= options.leave_first ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
