@@ -40,6 +40,7 @@ OBJS = \
 	src/readers/utility.o \
 	src/readers/write_ring.o \
 	src/ring/plan.o \
+	src/ring/plan_words.o \
 	src/ring/lend.o \
 	src/ring/ring.o \
 	src/ring/size.o \

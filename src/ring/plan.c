@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plan.c
- *	  Decide which ring a scan of a relation gets, and say why.
+ *	  Decide which ring a scan of a relation gets.
  *
  * For scans of one relation, the relation's policy may replace the values of
  * some parameters, unless use_policies is off.  The first of these rules that
@@ -45,8 +45,6 @@
 #include "ring/strategy.h"
 #include "common/relations.h"
 #include "storage/smgr.h"
-#include "utils/lsyscache.h"
-#include "utils/builtins.h"
 
 /* Most blocks to keep for other scans: 16 MB, or less in a small pool. */
 #define SHARE_WINDOW	Min(16 * 1024 / KB_PER_BUFFER, NBuffers / 16)
@@ -56,33 +54,6 @@
 
 /* If this number of reads is in progress, one more is of little use. */
 #define MANY_READS	8
-
-/*
- * policy_source_name
- *		Where a ring's size came from, in one word.
- */
-const char *
-policy_source_name(RingSource source)
-{
-	switch (source)
-	{
-		case SOURCE_NONE:
-			return "none";
-		case SOURCE_SERVER:
-			return "server";
-		case SOURCE_POLICY:
-			return "policy";
-		case SOURCE_PARAMETER:
-			return "scan_ring";
-		case SOURCE_CHOSEN:
-			return "chosen";
-		case SOURCE_ARGUMENT:
-			return "argument";
-		case SOURCE_MAX_RING:
-			return "max_ring";
-	}
-	return "unknown";
-}
 
 /*
  * policy_exclusion
@@ -98,23 +69,6 @@ policy_exclusion(Relation rel)
 	if (IsCatalogRelation(rel))
 		return "system catalog";
 	return NULL;
-}
-
-/*
- * policy_untouched
- *		In words, why a scan of this relation would not be touched now; NULL if
- *		it would be.
- */
-const char *
-policy_untouched(Relation rel)
-{
-	const char *reason = policy_exclusion(rel);
-
-	if (reason == NULL && !param_enabled)
-		reason = "pg_ringctl.enabled is off";
-	if (reason == NULL && param_mode == MODE_OFF)
-		reason = "pg_ringctl.mode is off";
-	return reason ? psprintf("not touched: %s", reason) : NULL;
 }
 
 /* The values of parameters for scans of one relation. */
@@ -173,9 +127,12 @@ cap_ring(int nbuffers)
 	return Max(1, Min(nbuffers, Min(max_ring_buffers(), NBuffers / 2)));
 }
 
-/* Is it the pool, rather than max_ring, that limits the size of rings? */
-static bool
-is_capped_by_pool(void)
+/*
+ * policy_is_capped_by_pool
+ *		Is it the pool, rather than max_ring, that limits the size of rings?
+ */
+bool
+policy_is_capped_by_pool(void)
 {
 	return max_ring_buffers() > NBuffers / 2;
 }
@@ -268,7 +225,7 @@ policy_notice_cap(int kb, int64 nblocks)
 	ereport(NOTICE,
 			(errmsg("a ring of %d kB is used instead of %d kB",
 					nbuffers * KB_PER_BUFFER, kb),
-			 is_capped_by_pool() ?
+			 policy_is_capped_by_pool() ?
 			 errdetail("No ring takes more than half of \"%s\".", "shared_buffers") :
 			 param_max_ring < 0 ?
 			 errdetail("\"%s\" is -1, which stands for an eighth of \"%s\".",
@@ -651,66 +608,4 @@ policy_lookahead(Relation rel, const RingOptions *options)
 	if (options->max_ahead > 0)
 		limit = Min(limit, options->max_ahead);
 	return limit;
-}
-
-/*
- * In words, what sets a parameter's value: "scan_ring in the policy of
- * archive", or the parameter itself, if relid is invalid.
- */
-static const char *
-setter_in_words(Oid relid, const char *name)
-{
-	char	   *relname = OidIsValid(relid) ? get_rel_name(relid) : NULL;
-
-	if (!OidIsValid(relid))
-		return psprintf("pg_ringctl.%s", name);
-	return psprintf("%s in the policy of %s", name,
-					relname ? quote_identifier(relname) : "a dropped relation");
-}
-
-/*
- * policy_in_words
- *		In words, why policy_for_scan() gave these options; palloc'd.
- */
-char *
-policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
-{
-	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
-
-	switch (options->source)
-	{
-		case SOURCE_NONE:
-			return psprintf(ngettext("%u block is not more than the threshold of %d (%s)",
-									 "%u blocks are not more than the threshold of %d (%s)",
-									 reasons->nblocks),
-							reasons->nblocks, reasons->threshold,
-							reasons->threshold_is_set ?
-							setter_in_words(reasons->threshold_from, "scan_threshold") :
-							"a quarter of shared_buffers");
-		case SOURCE_SERVER:
-			if (reasons->mode == MODE_CONTROL)
-				return psprintf("%u blocks fit into shared_buffers: the server's own ring",
-								reasons->nblocks);
-			return pstrdup("pg_ringctl.mode is observe: the server's own ring");
-		case SOURCE_POLICY:
-		case SOURCE_PARAMETER:
-			return psprintf(options->nbuffers == 0 ? "%s is 0" : "the size is that of %s",
-							ring);
-		case SOURCE_CHOSEN:
-			return psprintf(ngettext("%s is -1: sizes itself, up to %d buffer",
-									 "%s is -1: sizes itself, up to %d buffers",
-									 options->capacity),
-							ring, options->capacity);
-		case SOURCE_MAX_RING:
-			return psprintf("%s%scapped %s",
-							OidIsValid(reasons->ring_from) ? ring : "",
-							OidIsValid(reasons->ring_from) ? ", " : "",
-							is_capped_by_pool() ? "to half of shared_buffers" :
-							param_max_ring < 0 ?
-							"by pg_ringctl.max_ring: -1 is an eighth of shared_buffers" :
-							"by pg_ringctl.max_ring");
-		case SOURCE_ARGUMENT:
-			break;				/* a prewarm's, not a scan's */
-	}
-	return pstrdup("the size was asked for");
 }

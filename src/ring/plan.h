@@ -110,10 +110,13 @@ extern void policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions
 extern void policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
 extern void policy_for_load(Relation rel, int ring_kb, RingOptions *options);
 extern int	policy_capped_kb(int kb);
+extern bool policy_is_capped_by_pool(void);
 extern void policy_cap_to_relation(RingOptions *options, int64 nblocks);
 extern void policy_notice_cap(int kb, int64 nblocks);
 extern int	policy_lookahead(Relation rel, const RingOptions *options);
 extern const char *policy_exclusion(Relation rel);
+
+/* plan_words.c */
 extern const char *policy_untouched(Relation rel);
 extern const char *policy_source_name(RingSource source);
 extern char *policy_in_words(const RingOptions *options,
