@@ -113,6 +113,27 @@ blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
 	return is_empty ? 0 : (BlockNumber) Max(0, range.last - range.first + 1);
 }
 
+/*
+ * Does the scan, which is about to begin, get a ring of ours?  *nblocks is set
+ * to the relation's size if it does.
+ *
+ * It is not enough to look at the range: a tool may copy a large table range by
+ * range, where each range would fit into the pool.  But most ranges are small
+ * for any relation, and then its size need not be asked for.
+ */
+static bool
+gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
+{
+	Relation	rel = node->ss.ss_currentRelation;
+
+	if (policy_prospect(rel, blocks_in_range(node, MaxBlockNumber),
+						MODE_CONTROL) == RING_NONE)
+		return false;
+	*nblocks = RelationGetNumberOfBlocks(rel);
+	return policy_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
+		policy_prospect(rel, blocks_in_range(node, *nblocks), MODE_CONTROL) != RING_NONE;
+}
+
 /* Attach a reader to the node's scan, which has not read a block yet. */
 static void
 attach(TidRangeScanState *node, BlockNumber nblocks)
@@ -138,7 +159,6 @@ TupleTableSlot *
 tidrangescan_first_call(PlanState *ps, int n)
 {
 	TidRangeScanState *node = castNode(TidRangeScanState, ps);
-	Relation	rel = node->ss.ss_currentRelation;
 	MemoryContext oldcontext;
 	BlockNumber nblocks;
 
@@ -147,17 +167,10 @@ tidrangescan_first_call(PlanState *ps, int n)
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
-	nblocks = RelationGetNumberOfBlocks(rel);
-
-	/*
-	 * It is not enough to look at the range: a tool may copy a large table
-	 * range by range, where each range would fit into the pool.
-	 */
-	if (policy_prospect(rel, blocks_in_range(node, nblocks), MODE_CONTROL) != RING_NONE &&
-		policy_prospect(rel, nblocks, MODE_CONTROL) > RING_OF_SERVER)
+	if (gets_ring(node, &nblocks))
 		attach(node, nblocks);
 	else
-		toast_begin(ps->state, rel);
+		toast_begin(ps->state, node->ss.ss_currentRelation);
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);
 }
