@@ -424,7 +424,9 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 	XLogFlush(lsn);
 	ring->wal.flushed = Max(ring->wal.flushed, lsn);
 	ring->public->counts.wal_flushes++;
-	ring->size.flush_room = Min(2 * ring->size.flush_room, MAX_FLUSH_ROOM);
+	/* if nothing could be put off, more room would not have helped */
+	if (!may_find_own_blocks(ring))
+		ring->size.flush_room = Min(2 * ring->size.flush_room, MAX_FLUSH_ROOM);
 }
 
 /*
