@@ -174,9 +174,9 @@ had_better_grow(const Ring *ring)
 
 /*
  * Is the slot in the usual state, in which it is reusable: its page is still
- * there and clean, and no process uses the page?  This is called twice for
- * each block, so it must be cheap.  If the answer is no, tend_slot() looks
- * closer.
+ * there, no process uses the page, and the page is clean, or can be written
+ * because its WAL is known to be flushed?  This is called twice for each block,
+ * so it must be cheap.  If the answer is no, tend_slot() looks closer.
  */
 static inline bool
 slot_is_plainly_reusable(const Ring *ring, int slotno)
@@ -185,17 +185,20 @@ slot_is_plainly_reusable(const Ring *ring, int slotno)
 	BufferDesc *header;
 	compat_buf_state state;
 
-	if (slot->state != SLOT_FREE || ring->strategy->buffers[slotno] != slot->buffer)
+	if ((slot->state != SLOT_FREE && slot->state != SLOT_DIRTY) ||
+		ring->strategy->buffers[slotno] != slot->buffer)
 		return false;
 	if (slot->buffer == InvalidBuffer)
 		return true;
 
 	header = GetBufferDescriptor(slot->buffer - 1);
 	state = compat_read_buf_state(header);
-	return (state & BM_DIRTY) == 0 &&
-		BUF_STATE_GET_REFCOUNT(state) == 0 &&
+	return BUF_STATE_GET_REFCOUNT(state) == 0 &&
 		BUF_STATE_GET_USAGECOUNT(state) <= 1 &&
-		BufferTagsEqual(&header->tag, &slot->tag);
+		BufferTagsEqual(&header->tag, &slot->tag) &&
+		((state & BM_DIRTY) == 0 ||
+		 (keeps_dirty(ring) &&
+		  PageGetLSN(BufferGetPage(slot->buffer)) <= ring->wal.flushed));
 }
 
 /*
@@ -362,7 +365,7 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 		return false;
 	if (XLogNeedsFlush(lsn))
 		return lsn <= end_of_wal();
-	ring->wal.flushed = lsn;
+	ring->wal.flushed = RecoveryInProgress() ? lsn : GetFlushRecPtr(NULL);
 	return false;
 }
 
