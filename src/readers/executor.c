@@ -179,7 +179,8 @@ static bool take_nodes(PlanState *ps, void *context);
 /*
  * Take nodes below ps.  Most queries are small, and have few kinds of nodes:
  * only for those with other children than an outer and an inner node is
- * planstate_tree_walker() worth its cost.
+ * planstate_tree_walker() worth its cost.  (No node below a BitmapAnd or
+ * BitmapOr has a reader.)
  */
 static void
 take_nodes_below(PlanState *ps, Walk *walk)

@@ -12,8 +12,8 @@
  *
  * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
  * export its functions for that, this file has copies of them.  But a scan
- * with a ring reports another block as its position: see report_location().  A bitmap heap
- * scan brings its own stream (bitmapscan.c).
+ * with a ring reports another block as its position: see report_location().
+ * A bitmap heap scan brings its own stream (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
  * the stream, and heap_endscan() ends it.  The reader owns the ring, and ends
@@ -77,8 +77,8 @@ limit_reached(HeapScanDesc scan)
  * read many at once, so that for most of the time the block is not even being
  * read.  Many small queries start so, with a LIMIT or EXISTS, and then have to
  * read the page themselves.  So we report a block that the scan got a little
- * earlier, which is still in the ring.  In observe mode, a scan reports what it
- * would report without us.
+ * earlier, and which is usually still in the ring.  In observe mode, a scan
+ * reports what it would report without us.
  */
 static void
 report_location(ScanReader *reader, BlockNumber next)
@@ -92,7 +92,7 @@ report_location(ScanReader *reader, BlockNumber next)
 		location = next;
 	else
 		location -= location % REPORT_INTERVAL;
-	if (location != reader->reported)
+	if (next == scan->rs_startblock || location != reader->reported)
 		ss_report_location(scan->rs_base.rs_rd, location);
 	reader->reported = location;
 }

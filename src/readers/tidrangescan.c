@@ -96,12 +96,12 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	return true;
 }
 
-/* How many of the relation's nblocks blocks the node is about to scan. */
-static BlockNumber
-blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
+/* The range that the node is about to scan; first > last if it is empty. */
+static BlockRange
+range_of(TidRangeScanState *node)
 {
 	const TidRangeScan *plan = (const TidRangeScan *) node->ss.ps.plan;
-	BlockRange	range = {0, (int64) nblocks - 1};
+	BlockRange	range = {0, MaxBlockNumber};
 	bool		is_empty = false;
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
@@ -110,7 +110,16 @@ blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
 			is_empty = true;
 	}
 	ResetExprContext(node->ss.ps.ps_ExprContext);
-	return is_empty ? 0 : (BlockNumber) Max(0, range.last - range.first + 1);
+	if (is_empty)
+		range.last = -1;
+	return range;
+}
+
+/* Number of blocks of the range in a relation of nblocks blocks. */
+static BlockNumber
+blocks_in_range(BlockRange range, BlockNumber nblocks)
+{
+	return (BlockNumber) Max(0, Min(range.last, (int64) nblocks - 1) - range.first + 1);
 }
 
 /*
@@ -118,20 +127,22 @@ blocks_in_range(TidRangeScanState *node, BlockNumber nblocks)
  * to the relation's size if it does.
  *
  * It is not enough to look at the range: a tool may copy a large table range by
- * range, where each range would fit into the pool.  But most ranges are small
- * for any relation, and then its size need not be asked for.
+ * range, where each range would fit into the pool.  But most ranges are below
+ * the threshold, whatever the relation's size, and then the size need not be
+ * asked for.
  */
 static bool
 gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 {
 	Relation	rel = node->ss.ss_currentRelation;
+	BlockRange	range = range_of(node);
 
-	if (policy_prospect(rel, blocks_in_range(node, MaxBlockNumber),
+	if (policy_prospect(rel, blocks_in_range(range, MaxBlockNumber),
 						MODE_CONTROL) == RING_NONE)
 		return false;
 	*nblocks = RelationGetNumberOfBlocks(rel);
 	return policy_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
-		policy_prospect(rel, blocks_in_range(node, *nblocks), MODE_CONTROL) != RING_NONE;
+		policy_prospect(rel, blocks_in_range(range, *nblocks), MODE_CONTROL) != RING_NONE;
 }
 
 /* Attach a reader to the node's scan, which has not read a block yet. */

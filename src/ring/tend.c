@@ -179,7 +179,7 @@ had_better_grow(const Ring *ring)
  * so it must be cheap.  If the answer is no, tend_slot() looks closer.
  */
 static inline bool
-slot_is_plainly_reusable(const Ring *ring, int slotno)
+slot_is_plainly_reusable(Ring *ring, int slotno)
 {
 	const RingSlot *slot = &ring->slots[slotno];
 	BufferDesc *header;
@@ -193,12 +193,15 @@ slot_is_plainly_reusable(const Ring *ring, int slotno)
 
 	header = GetBufferDescriptor(slot->buffer - 1);
 	state = compat_read_buf_state(header);
-	return BUF_STATE_GET_REFCOUNT(state) == 0 &&
-		BUF_STATE_GET_USAGECOUNT(state) <= 1 &&
-		BufferTagsEqual(&header->tag, &slot->tag) &&
-		((state & BM_DIRTY) == 0 ||
-		 (keeps_dirty(ring) &&
-		  PageGetLSN(BufferGetPage(slot->buffer)) <= ring->wal.flushed));
+	if (BUF_STATE_GET_REFCOUNT(state) != 0 || BUF_STATE_GET_USAGECOUNT(state) > 1 ||
+		!BufferTagsEqual(&header->tag, &slot->tag))
+		return false;
+	if ((state & BM_DIRTY) == 0)
+		return true;
+	if (!keeps_dirty(ring) || slot_lsn(ring, slotno, state) > ring->wal.flushed)
+		return false;
+	ring->wal.dirty_seen |= (state & BM_PERMANENT) != 0;
+	return true;
 }
 
 /*
@@ -389,6 +392,13 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 	return lsn;
 }
 
+/* Has the stream taken fewer slots than the ring has, since it started? */
+static inline bool
+in_first_revolution(const Ring *ring)
+{
+	return ring->public->counts.blks_read - ring->ahead.reads_at_start < ring->public->nbuffers;
+}
+
 /* The highest LSN of the batch of pages that comes next. */
 static XLogRecPtr
 batch_lsn(const Ring *ring)
@@ -427,8 +437,13 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 	XLogFlush(lsn);
 	ring->wal.flushed = Max(ring->wal.flushed, lsn);
 	ring->public->counts.wal_flushes++;
-	/* if nothing could be put off, more room would not have helped */
-	if (!may_find_own_blocks(ring))
+
+	/*
+	 * In the first revolution, the dirty pages may be those of the session's
+	 * last scan.  That they need a flush does not mean that this scan needs
+	 * more room.
+	 */
+	if (!in_first_revolution(ring))
 		ring->size.flush_room = Min(2 * ring->size.flush_room, MAX_FLUSH_ROOM);
 }
 
