@@ -149,6 +149,15 @@ method_line() {
 	[ "$1" = none ] || printf 'io_method = %s\n' "$1"
 }
 
+# worker_lines N: the same for N I/O workers, of which 19 has a least and a most number.
+worker_lines() {
+	if [ "$MAJOR" -lt 19 ]; then
+		printf 'io_workers = %s\n' "$1"
+	else
+		printf 'io_min_workers = %s\nio_max_workers = %s\n' "$1" "$1"
+	fi
+}
+
 # Forget what the operating system has cached of files; fails where that is not allowed.
 drop_os_cache() {
 	sync
