@@ -41,6 +41,7 @@ our @EXPORT = qw(
   nobody_crashed
   evict_pages
   why_not_compile
+  make_in
   compile
 );
 
@@ -395,16 +396,24 @@ sub why_not_compile
 	return;
 }
 
+# Run make in a folder, for the server that pg_config belongs to.
+sub make_in
+{
+	my ($dir, @arguments) = @_;
+	local %ENV = %ENV;
+
+	# an outer make may have set these
+	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
+	system_or_bail('make', '-s', '-j4', '-C', $dir, 'PG_CONFIG=pg_config',
+		'with_llvm=no', @arguments, 'all');
+}
+
 # Compile the library with these flags; returns its path, without the suffix.
 sub compile
 {
 	my ($cppflags) = @_;
 	my $source = dirname(__FILE__) . '/..';
 	my $dir = PostgreSQL::Test::Utils::tempdir;
-	local %ENV = %ENV;
-
-	# an outer make may have set these
-	delete @ENV{ grep { /^(MAKE|MFLAGS|GNUMAKEFLAGS)/ } keys %ENV };
 
 	foreach my $path (map { glob("$source/$_") } 'Makefile',
 		'*.c', '*.sql', '*.control', 'src/*.[ch]', 'src/*/*.[ch]')
@@ -413,8 +422,7 @@ sub compile
 		make_path($in);
 		copy($path, $in) or die "cannot copy $path: $!";
 	}
-	system_or_bail('make', '-s', '-j4', '-C', $dir, 'PG_CONFIG=pg_config',
-		'with_llvm=no', "PG_CPPFLAGS=$cppflags", 'all');
+	make_in($dir, "PG_CPPFLAGS=$cppflags");
 	return "$dir/pg_ringctl";
 }
 

@@ -13,12 +13,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#if PG_VERSION_NUM >= 190000
-#define FLAGS	, SO_NONE
-#else
-#define FLAGS
-#endif
-
 PG_MODULE_MAGIC;
 PG_FUNCTION_INFO_V1(has_heaps_routine);
 PG_FUNCTION_INFO_V1(scan_and_run);
@@ -39,13 +33,18 @@ has_heaps_routine(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(result);
 }
 
-/* The number of rows; run a command after the tenth of them. */
+/*
+ * The number of rows; run a command after the tenth of them.  The scan begins
+ * as in table_beginscan(), whose arguments differ between the servers.
+ */
 Datum
 scan_and_run(PG_FUNCTION_ARGS)
 {
 	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
 	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL FLAGS);
+	TableScanDesc scan = rel->rd_tableam->scan_begin(rel, GetActiveSnapshot(), 0, NULL, NULL,
+													 SO_TYPE_SEQSCAN | SO_ALLOW_STRAT |
+													 SO_ALLOW_SYNC | SO_ALLOW_PAGEMODE);
 	int			nrows = 0;
 
 	SPI_connect();
