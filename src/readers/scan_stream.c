@@ -77,18 +77,23 @@ limit_reached(HeapScanDesc scan)
  * read many at once, so that for most of the time the block is not even being
  * read.  Many small queries start so, with a LIMIT or EXISTS, and then have to
  * read the page themselves.  So we report a block that the scan got a little
- * earlier, and which is usually still in the ring.  In observe mode, a scan
- * reports what it would report without us.
+ * earlier, and which is usually still in the ring.  A scan without a ring
+ * (reader is NULL), or in observe mode, reports what it would report without
+ * us.
  */
 static void
-report_location(ScanReader *reader, BlockNumber next)
+report_location(HeapScanDesc scan, ScanReader *reader, BlockNumber next)
 {
-	HeapScanDesc scan = reader->scan;
 	BlockNumber location = scan->rs_cblock;
 
+	if (reader == NULL || ring_options(reader->reader.ring)->observe)
+	{
+		ss_report_location(scan->rs_base.rs_rd, next);
+		return;
+	}
+
 	/* the last report of a scan is its start block */
-	if (next == scan->rs_startblock || location == InvalidBlockNumber ||
-		ring_options(reader->reader.ring)->observe)
+	if (next == scan->rs_startblock || location == InvalidBlockNumber)
 		location = next;
 	else
 		location -= location % REPORT_INTERVAL;
@@ -116,12 +121,7 @@ advance_block(HeapScanDesc scan, ScanReader *reader)
 		 * scan is its start block.
 		 */
 		if ((scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0)
-		{
-			if (reader != NULL)
-				report_location(reader, block);
-			else
-				ss_report_location(scan->rs_base.rs_rd, block);
-		}
+			report_location(scan, reader, block);
 
 		if (block == scan->rs_startblock || limit_reached(scan))
 			return InvalidBlockNumber;

@@ -64,9 +64,9 @@ bounds_from_above(Oid opno)
 
 /*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
- * ctid".  Returns false if the value is null, so that the range is empty.
+ * ctid".  If the value is null, the range is empty.
  */
-static bool
+static void
 narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 {
 	bool		ctid_is_left = is_ctid(get_leftop(qual));
@@ -82,18 +82,20 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 	}
 	/* initializing such a subplan here would add it to the node once more */
 	else if (contain_subplans((Node *) value))
-		return true;
+		return;
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
 										&isnull);
 	if (isnull)
-		return false;
+	{
+		range->last = -1;
+		return;
+	}
 	block = ItemPointerGetBlockNumberNoCheck((ItemPointer) DatumGetPointer(tid));
 	if (bounds_from_above(qual->opno) == ctid_is_left)
 		range->last = Min(range->last, block);
 	else
 		range->first = Max(range->first, block);
-	return true;
 }
 
 /* The range that the node is about to scan; first > last if it is empty. */
@@ -102,16 +104,10 @@ range_of(TidRangeScanState *node)
 {
 	const TidRangeScan *plan = (const TidRangeScan *) node->ss.ps.plan;
 	BlockRange	range = {0, MaxBlockNumber};
-	bool		is_empty = false;
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
-	{
-		if (!narrow_range(&range, qual, &node->ss.ps))
-			is_empty = true;
-	}
+		narrow_range(&range, qual, &node->ss.ps);
 	ResetExprContext(node->ss.ps.ps_ExprContext);
-	if (is_empty)
-		range.last = -1;
 	return range;
 }
 

@@ -216,6 +216,13 @@ blocks_ahead(const Ring *ring)
 	return ring->public->counts.blocks - next_to_consume(ring);
 }
 
+/* Has the stream taken fewer slots than the ring has, since it started? */
+static inline bool
+in_first_revolution(const Ring *ring)
+{
+	return ring->public->counts.blks_read - ring->ahead.reads_at_start < ring->public->nbuffers;
+}
+
 /* The n-th block that the stream has asked for, if that is remembered. */
 static inline BlockNumber *
 asked_block(const Ring *ring, int64 n)

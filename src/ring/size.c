@@ -304,12 +304,11 @@ end_revolution(Ring *ring)
 {
 	int			excess = ring->public->nbuffers -
 		Max(ring->size.max_needed, ring->options.nbuffers);
-	int64		reads = ring->public->counts.blks_read - ring->ahead.reads_at_start;
 
 	if (++ring->size.revolutions_unflushed > KEEP_FLUSH_ROOM)
 		ring->size.flush_room = 0;
 	ring->size.max_needed = ring->size.calls_in_revolution = 0;
-	if (reads < ring->public->nbuffers ||
+	if (in_first_revolution(ring) ||
 		excess < Max(ring->ahead.reach, ring->public->nbuffers / 8))
 		return 0;
 	return excess;

@@ -158,6 +158,14 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
 }
 
+/* A page with this slot_lsn() is in reach: see ring_announce_wal(). */
+static inline void
+note_dirty(Ring *ring, XLogRecPtr lsn)
+{
+	if (lsn != InvalidXLogRecPtr)
+		ring->wal.dirty_seen = true;
+}
+
 /*
  * If all slots beyond the reach are pinned, should the ring grow, rather than
  * use a slot within the reach?
@@ -184,6 +192,7 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
 	const RingSlot *slot = &ring->slots[slotno];
 	BufferDesc *header;
 	compat_buf_state state;
+	XLogRecPtr	lsn;
 
 	if ((slot->state != SLOT_FREE && slot->state != SLOT_DIRTY) ||
 		ring->strategy->buffers[slotno] != slot->buffer)
@@ -198,9 +207,11 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
 		return false;
 	if ((state & BM_DIRTY) == 0)
 		return true;
-	if (!keeps_dirty(ring) || slot_lsn(ring, slotno, state) > ring->wal.flushed)
+
+	lsn = slot_lsn(ring, slotno, state);
+	if (!keeps_dirty(ring) || lsn > ring->wal.flushed)
 		return false;
-	ring->wal.dirty_seen |= (state & BM_PERMANENT) != 0;
+	note_dirty(ring, lsn);
 	return true;
 }
 
@@ -259,8 +270,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			}
 			slot->state = (state & BM_DIRTY) ? SLOT_DIRTY : SLOT_FREE;
 			lsn = slot_lsn(ring, slotno, state);
-			if (lsn != InvalidXLogRecPtr)
-				ring->wal.dirty_seen = true;
+			note_dirty(ring, lsn);
 			return lsn;
 		}
 
@@ -390,13 +400,6 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 	} while (can_put_off(ring) && put_off(ring, n, spares));
 
 	return lsn;
-}
-
-/* Has the stream taken fewer slots than the ring has, since it started? */
-static inline bool
-in_first_revolution(const Ring *ring)
-{
-	return ring->public->counts.blks_read - ring->ahead.reads_at_start < ring->public->nbuffers;
 }
 
 /* The highest LSN of the batch of pages that comes next. */
