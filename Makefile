@@ -30,6 +30,7 @@ OBJS = \
 	src/readers/prewarm_workers.o \
 	src/readers/reader.o \
 	src/readers/scan_facts.o \
+	src/readers/scan_query.o \
 	src/readers/scan_reader.o \
 	src/readers/scan_sharing.o \
 	src/readers/scan_stream.o \

@@ -33,6 +33,7 @@
 #include "readers/executor.h"
 #include "readers/indexscan.h"
 #include "readers/nodes.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_workers.h"
 #include "readers/seqscan.h"

@@ -20,13 +20,9 @@
  * An index scan has no such descriptor.  Its reader has a single pass, which
  * lasts until the query ends; index_fetch.c has its streams.
  *
- * Readers are kept by query, because a session may have many cursors:
- *
- *	  queries (a hash) ---> QueryScans ---> readers: all
- *	                                  \---> running: readers in a pass
- *
- * If the query fails, the readers' resource owner ends them.  At that time,
- * what belongs to the executor must not be used.
+ * scan_query.c keeps the readers by query.  If the query fails, the readers'
+ * resource owner ends them.  At that time, what belongs to the executor must
+ * not be used.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -35,49 +31,22 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "common/hashfn.h"
 #include "compat.h"
 #include "optimizer/optimizer.h"
 #include "params.h"
 #include "postmaster/bgworker.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_sharing.h"
 #include "readers/toast.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-struct QueryScans
-{
-	const void *owner;			/* the query's EState, or a utility command */
-	dlist_head	readers;
-	dlist_head	running;		/* readers whose pass is not over */
-};
-
-typedef struct QueryEntry
-{
-	const void *owner;			/* hash key */
-	QueryScans *scans;
-	char		status;			/* hash status */
-} QueryEntry;
-
-#define SH_PREFIX		queries
-#define SH_ELEMENT_TYPE	QueryEntry
-#define SH_KEY_TYPE		const void *
-#define SH_KEY			owner
-#define SH_HASH_KEY(tb, key)	((uint32) murmurhash64((uint64) (uintptr_t) (key)))
-#define SH_EQUAL(tb, a, b)		((a) == (b))
-#define SH_SCOPE		static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
 /* Tuple table slots that keep a page pinned: see query_keeps_pins(). */
 #define SLOTS_THAT_KEEP_PINS	3
 
 const EState *scan_partial_query = NULL;
-int			scan_nqueries = 0;
 
-static queries_hash *queries = NULL;
 static MemoryContext scan_context = NULL;
 
 /*
@@ -89,72 +58,10 @@ scan_init_readers(void)
 {
 	scan_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl scans",
 										 ALLOCSET_SMALL_SIZES);
-	queries = queries_create(scan_context, 4, NULL);
+	query_init(scan_context);
 }
 
-/* --- The readers of a query --- */
-
-/* The readers of a query or utility command; NULL if it has none. */
-static QueryScans *
-find_query(const void *owner)
-{
-	QueryEntry *entry;
-
-	if (scan_nqueries == 0)
-		return NULL;
-	entry = queries_lookup(queries, owner);
-	return entry ? entry->scans : NULL;
-}
-
-/* The same; if there are none yet, make room for them. */
-static QueryScans *
-make_query(const void *owner)
-{
-	QueryScans *query = find_query(owner);
-	QueryEntry *entry;
-	bool		found;
-
-	if (query != NULL)
-		return query;
-	query = MemoryContextAllocExtended(scan_context, sizeof(QueryScans),
-									   MCXT_ALLOC_NO_OOM);
-	if (query == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	PG_TRY();
-	{
-		entry = queries_insert(queries, owner, &found);
-	}
-	PG_CATCH();
-	{
-		pfree(query);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	query->owner = owner;
-	dlist_init(&query->readers);
-	dlist_init(&query->running);
-	entry->scans = query;
-	scan_nqueries++;
-	return query;
-}
-
-static void
-forget_query(QueryScans *query)
-{
-	queries_delete(queries, query->owner);
-	scan_nqueries--;
-	pfree(query);
-}
-
-static void
-set_reader_running(ScanReader *reader, bool now_running)
-{
-	if (now_running && !reader->running)
-		dlist_push_tail(&reader->query->running, &reader->running_node);
-	else if (!now_running && reader->running)
-		dlist_delete(&reader->running_node);
-	reader->running = now_running;
-}
+/* --- A pass --- */
 
 /*
  * When the stream has asked for all blocks, the ring may be lent soon.  But
@@ -167,66 +74,6 @@ set_pass(ScanReader *reader, PassState pass)
 	reader->pass = pass;
 	reader_may_lend(&reader->reader, pass == PASS_ASKED_ALL && reader->node != NULL);
 }
-
-/* Take a reader out of all lists.  If it is the last one, forget the query. */
-static void
-unlink_reader(ScanReader *reader)
-{
-	scan_leave_sharing(reader);
-	set_pass(reader, PASS_IDLE);
-	set_reader_running(reader, false);
-	dlist_delete(&reader->reader.node);
-	if (dlist_is_empty(&reader->query->readers))
-		forget_query(reader->query);
-}
-
-/* The reader's query failed. */
-static void
-scan_failed(Reader *failed)
-{
-	ScanReader *reader = (ScanReader *) failed;
-
-	if (reader->query != NULL)
-		unlink_reader(reader);
-}
-
-/*
- * scan_find_reader
- *		The reader of a node of a running query; NULL if it has none.
- *
- * EXPLAIN calls this for all nodes of a plan, mostly in the order in which the
- * readers were made.  So the search begins where the last one ended.
- */
-ScanReader *
-scan_find_reader(const PlanState *ps)
-{
-	QueryScans *query = find_query(ps->state);
-	dlist_iter	iter;
-
-	if (query == NULL)
-		return NULL;
-	dlist_foreach(iter, &query->readers)
-	{
-		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
-
-		if (reader->node == ps)
-		{
-			/* the next search begins with the reader after this one */
-			dlist_head *head = &query->readers;
-
-			while (dlist_tail_node(head) != &reader->reader.node)
-			{
-				dlist_node *first = dlist_pop_head_node(head);
-
-				dlist_push_tail(head, first);
-			}
-			return reader;
-		}
-	}
-	return NULL;
-}
-
-/* --- A pass --- */
 
 /*
  * Has the scan got all blocks of its pass?  A bitmap heap scan does not reset
@@ -281,7 +128,7 @@ lend_if_drained(Reader *asked_all)
 		return false;
 	note_consumed(reader);
 	ring_lend(reader->reader.ring);
-	set_reader_running(reader, false);
+	query_set_running(reader, false);
 	reader->pass = PASS_IDLE;
 	return true;
 }
@@ -331,7 +178,7 @@ scan_begin_pass(ScanReader *reader)
 	scan_begin_sharing(reader);
 	reader->begun = true;
 	reader_lend_finished();
-	set_reader_running(reader, true);
+	query_set_running(reader, true);
 	reader_start_pass(&reader->reader, blocks_to_scan(reader));
 	reader_start_clock(&reader->reader);
 }
@@ -349,7 +196,7 @@ scan_begin_index_pass(ScanReader *reader)
 	if (IsParallelWorker())
 		reader->reader.workers++;
 	set_pass(reader, PASS_READING);
-	set_reader_running(reader, true);
+	query_set_running(reader, true);
 	reader_start_pass(&reader->reader, reader->expected);
 }
 
@@ -399,6 +246,65 @@ scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
 	else if (unlikely(--reader->blocks_to_step <= 0))
 		scan_share(reader, block, start);
 	return block;
+}
+
+/*
+ * scan_pause_reader, scan_resume_reader
+ *		The query pauses, and other sessions see exactly how far the scan is;
+ *		or the query goes on.
+ */
+void
+scan_pause_reader(ScanReader *reader)
+{
+	reader_stop_clock(&reader->reader);
+	ring_watch(reader->reader.ring);
+	note_consumed(reader);
+	if (reader->share != NULL)
+		share_pause(reader->share, true);
+}
+
+void
+scan_resume_reader(ScanReader *reader)
+{
+	if (is_drained(reader))
+		return;
+	reader_start_clock(&reader->reader);
+	ring_resume(reader->reader.ring);
+	if (reader->share != NULL)
+		share_pause(reader->share, false);
+}
+
+/*
+ * scan_leave_reader
+ *		The reader's stream is about to end, and its scan is about to be freed.
+ *		From now on the reader must not use them.
+ */
+void
+scan_leave_reader(ScanReader *reader)
+{
+	reader_stop_clock(&reader->reader);
+	reader_hide(&reader->reader);
+	if (reader->running)
+		note_consumed(reader);
+	ring_watch(reader->reader.ring);
+	query_set_running(reader, false);
+	set_pass(reader, PASS_IDLE);
+}
+
+/*
+ * scan_leave_reader_of_command
+ *		The same for a utility command, whose scan is already freed, so that it
+ *		must not be looked at.  The scan has got all blocks that it has asked
+ *		for: if it had not, the command would have failed.
+ */
+void
+scan_leave_reader_of_command(ScanReader *reader)
+{
+	reader_stop_clock(&reader->reader);
+	reader_hide(&reader->reader);
+	count_rest_of_pass(reader);
+	query_set_running(reader, false);
+	set_pass(reader, PASS_IDLE);
 }
 
 /* --- A reader of a scan --- */
@@ -452,6 +358,25 @@ scan_finished(Reader *finished)
 		facts_publish(DatumGetUInt32(MyBgworkerEntry->bgw_main_arg), &facts);
 }
 
+/* Take the reader out of all lists. */
+static void
+unlink_reader(ScanReader *reader)
+{
+	scan_leave_sharing(reader);
+	set_pass(reader, PASS_IDLE);
+	query_remove_reader(reader);
+}
+
+/* The reader's query failed. */
+static void
+scan_failed(Reader *failed)
+{
+	ScanReader *reader = (ScanReader *) failed;
+
+	if (reader->query != NULL)
+		unlink_reader(reader);
+}
+
 /*
  * Does the query lock or change rows?  If so, SLOTS_THAT_KEEP_PINS tuple table
  * slots may each keep the page of a row pinned until the next such row: the
@@ -482,15 +407,12 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 			 PlanState *ps, const RingOptions *options)
 {
 	ScanReader *reader = reader_make(scan_context, sizeof(ScanReader));
-	QueryScans *query;
 
 	reader->reader.failed = scan_failed;
 	reader->reader.lend = lend_if_drained;
 	reader->reader.finished = scan_finished;
 	reader->scan = scan;
-	query = make_query(owner);
-	dlist_push_tail(&query->readers, &reader->reader.node);
-	reader->query = query;
+	query_add_reader(owner, reader);
 	reader->plan_node_id = -1;
 	if (ps != NULL)
 		set_node(reader, ps);
@@ -534,128 +456,13 @@ scan_begin_reader_of_command(ReaderKind kind, const void *command,
 	return begin_reader(kind, scan->rs_base.rs_rd, scan, command, NULL, options);
 }
 
-/* --- All readers of a query --- */
-
-/* The query pauses: let other sessions see exactly how far the scan is. */
-static void
-pause_reader(ScanReader *reader)
-{
-	reader_stop_clock(&reader->reader);
-	ring_watch(reader->reader.ring);
-	note_consumed(reader);
-	if (reader->share != NULL)
-		share_pause(reader->share, true);
-}
-
-static void
-resume_reader(ScanReader *reader)
-{
-	if (is_drained(reader))
-		return;
-	reader_start_clock(&reader->reader);
-	ring_resume(reader->reader.ring);
-	if (reader->share != NULL)
-		share_pause(reader->share, false);
-}
-
 /*
- * scan_set_running
- *		The query goes on, or pauses, and its readers with it.
+ * scan_end_reader
+ *		The reader's stream has ended, and all its reads: end the reader.
  */
 void
-scan_set_running(const EState *estate, bool now_running)
+scan_end_reader(ScanReader *reader)
 {
-	QueryScans *query = find_query(estate);
-	dlist_iter	iter;
-
-	if (query == NULL)
-		return;
-	dlist_foreach(iter, &query->running)
-	{
-		ScanReader *reader = dlist_container(ScanReader, running_node, iter.cur);
-
-		if (now_running)
-			resume_reader(reader);
-		else
-			pause_reader(reader);
-	}
-}
-
-/*
- * scan_leave_query
- *		The query's streams are about to end, and its scans are about to be
- *		freed.  From now on its readers must not use them.  Returns the
- *		readers, for scan_end_query(); NULL if there are none.
- */
-QueryScans *
-scan_leave_query(const EState *estate)
-{
-	QueryScans *query = find_query(estate);
-	dlist_iter	iter;
-
-	if (query == NULL)
-		return NULL;
-	dlist_foreach(iter, &query->readers)
-	{
-		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
-
-		reader_stop_clock(&reader->reader);
-		reader_hide(&reader->reader);
-		if (reader->running)
-			note_consumed(reader);
-		ring_watch(reader->reader.ring);
-		set_reader_running(reader, false);
-		set_pass(reader, PASS_IDLE);
-	}
-	return query;
-}
-
-/*
- * scan_end_query
- *		The query's streams have ended, and all reads with them: end the
- *		readers.  query may be NULL.
- */
-void
-scan_end_query(QueryScans *query)
-{
-	bool		more = query != NULL;
-
-	while (more)
-	{
-		ScanReader *reader = dlist_container(ScanReader, reader.node,
-											 dlist_head_node(&query->readers));
-
-		more = dlist_has_next(&query->readers, &reader->reader.node);
-		unlink_reader(reader);
-		reader_end(&reader->reader);
-	}
-}
-
-/*
- * scan_end_command
- *		If the utility command had scans, they have ended: end their readers.
- *
- * The scans are already freed, so they must not be looked at.  Each scan has
- * got all blocks that it has asked for: if it had not, the command would have
- * failed.
- */
-void
-scan_end_command(const void *command)
-{
-	QueryScans *query = find_query(command);
-	dlist_iter	iter;
-
-	if (query == NULL)
-		return;
-	dlist_foreach(iter, &query->readers)
-	{
-		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
-
-		reader_stop_clock(&reader->reader);
-		reader_hide(&reader->reader);
-		count_rest_of_pass(reader);
-		set_reader_running(reader, false);
-		reader->pass = PASS_IDLE;
-	}
-	scan_end_query(query);
+	unlink_reader(reader);
+	reader_end(&reader->reader);
 }

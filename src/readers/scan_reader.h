@@ -17,7 +17,7 @@
 #include "sharing/sharing.h"
 #include "shmem/kill_switch.h"
 
-/* The readers of one running query, or of one utility command. */
+/* The readers of one running query or utility command: see scan_query.c. */
 typedef struct QueryScans QueryScans;
 
 /* Where an attached scan is in its pass: see scan_reader.c. */
@@ -63,26 +63,24 @@ typedef struct ScanReader
  */
 extern const EState *scan_partial_query;
 
-/* Number of queries and utility commands of this session that have readers. */
-extern int	scan_nqueries;
-
 extern void scan_init_readers(void);
 extern ScanReader *scan_begin_reader(ReaderKind kind, PlanState *ps,
 									 const RingOptions *options);
 extern ScanReader *scan_begin_reader_of_command(ReaderKind kind, const void *command,
 												HeapScanDesc scan,
 												const RingOptions *options);
-extern ScanReader *scan_find_reader(const PlanState *ps);
 extern void scan_begin_pass(ScanReader *reader);
 extern void scan_begin_index_pass(ScanReader *reader);
 extern BlockNumber scan_note_next_block(ScanReader *reader, BlockNumber block,
 										BlockNumber start);
 extern void scan_get_facts(ScanReader *reader, ScanFacts *facts);
 
-extern void scan_set_running(const EState *estate, bool now_running);
-extern QueryScans *scan_leave_query(const EState *estate);
-extern void scan_end_query(QueryScans *query);
-extern void scan_end_command(const void *command);
+/* For scan_query.c */
+extern void scan_pause_reader(ScanReader *reader);
+extern void scan_resume_reader(ScanReader *reader);
+extern void scan_leave_reader(ScanReader *reader);
+extern void scan_leave_reader_of_command(ScanReader *reader);
+extern void scan_end_reader(ScanReader *reader);
 
 /* Distance from one block to another, going forward around the relation. */
 static inline int64

@@ -21,6 +21,7 @@
 #include "nodes/nodeFuncs.h"
 #include "readers/executor.h"
 #include "readers/nodes.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_workers.h"
 #include "ring/plan.h"

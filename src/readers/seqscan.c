@@ -54,6 +54,7 @@
 #include "params.h"
 #include "readers/nodes.h"
 #include "readers/seqscan.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_stream.h"
 #include "readers/toast.h"

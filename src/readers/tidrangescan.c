@@ -34,6 +34,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "readers/nodes.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_stream.h"
 #include "readers/tidrangescan.h"

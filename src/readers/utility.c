@@ -62,6 +62,7 @@
 #include "params.h"
 #include "policies/policies.h"
 #include "readers/executor.h"
+#include "readers/scan_query.h"
 #include "readers/scan_reader.h"
 #include "readers/scan_stream.h"
 #include "readers/toast.h"

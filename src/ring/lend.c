@@ -118,12 +118,14 @@ lend_make_room(int nbuffers)
 /*
  * lend_slots
  *		Lend the buffers of a ring that has finished, the oldest first.  The
- *		newest "keep" buffers are not lent: they stay in the pool.
+ *		newest "keep" buffers are not lent: they stay in the pool.  Empty slots
+ *		do not count.
  */
 void
 lend_slots(Ring *ring, int keep)
 {
 	int			nbuffers = ring->public->nbuffers;
+	int			to_lend = ring->public->occupied - keep;
 
 	lent.reserved -= ring->options.capacity;
 	lent.last_size = nbuffers;
@@ -134,7 +136,7 @@ lend_slots(Ring *ring, int keep)
 	{
 		int			slot = slot_ahead(ring, n);
 
-		if (ring->slots[slot].buffer != InvalidBuffer && n <= nbuffers - keep)
+		if (ring->slots[slot].buffer != InvalidBuffer && to_lend-- > 0)
 			lend_slot(&ring->slots[slot]);
 		ring->strategy->buffers[slot] = InvalidBuffer;
 	}

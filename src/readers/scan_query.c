@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_query.c
+ *	  The readers of the scans of each query.
+ *
+ * Readers are kept by query, because a session may have many cursors:
+ *
+ *	  queries (a hash) ---> QueryScans ---> readers: all
+ *	                                  \---> running: readers in a pass
+ *
+ * What happens to a query happens to all its readers: it pauses, goes on, is
+ * about to end, and ends.  A utility command is like a query without pauses.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "readers/scan_query.h"
+
+struct QueryScans
+{
+	const void *owner;			/* the query's EState, or a utility command */
+	dlist_head	readers;
+	dlist_head	running;		/* readers whose pass is not over */
+};
+
+typedef struct QueryEntry
+{
+	const void *owner;			/* hash key */
+	QueryScans *scans;
+	char		status;			/* hash status */
+} QueryEntry;
+
+#define SH_PREFIX		queries
+#define SH_ELEMENT_TYPE	QueryEntry
+#define SH_KEY_TYPE		const void *
+#define SH_KEY			owner
+#define SH_HASH_KEY(tb, key)	((uint32) murmurhash64((uint64) (uintptr_t) (key)))
+#define SH_EQUAL(tb, a, b)		((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+int			scan_nqueries = 0;
+
+static queries_hash *queries = NULL;
+static MemoryContext query_context = NULL;
+
+/*
+ * query_init
+ *		Called once, when the library is loaded.  Queries are kept in this
+ *		memory context.
+ */
+void
+query_init(MemoryContext context)
+{
+	query_context = context;
+	queries = queries_create(context, 4, NULL);
+}
+
+/* The readers of a query or utility command; NULL if it has none. */
+static QueryScans *
+find_query(const void *owner)
+{
+	QueryEntry *entry;
+
+	if (scan_nqueries == 0)
+		return NULL;
+	entry = queries_lookup(queries, owner);
+	return entry ? entry->scans : NULL;
+}
+
+/* The same; if there are none yet, make room for them. */
+static QueryScans *
+make_query(const void *owner)
+{
+	QueryScans *query = find_query(owner);
+	QueryEntry *entry;
+	bool		found;
+
+	if (query != NULL)
+		return query;
+	query = MemoryContextAllocExtended(query_context, sizeof(QueryScans),
+									   MCXT_ALLOC_NO_OOM);
+	if (query == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	PG_TRY();
+	{
+		entry = queries_insert(queries, owner, &found);
+	}
+	PG_CATCH();
+	{
+		pfree(query);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	query->owner = owner;
+	dlist_init(&query->readers);
+	dlist_init(&query->running);
+	entry->scans = query;
+	scan_nqueries++;
+	return query;
+}
+
+static void
+forget_query(QueryScans *query)
+{
+	queries_delete(queries, query->owner);
+	scan_nqueries--;
+	pfree(query);
+}
+
+/*
+ * query_add_reader
+ *		The reader belongs to the query, or to the utility command, that owner
+ *		identifies.  Raises an error if memory runs out.
+ */
+void
+query_add_reader(const void *owner, ScanReader *reader)
+{
+	QueryScans *query = make_query(owner);
+
+	dlist_push_tail(&query->readers, &reader->reader.node);
+	reader->query = query;
+}
+
+/*
+ * query_set_running
+ *		Note whether the reader is in a pass.
+ */
+void
+query_set_running(ScanReader *reader, bool now_running)
+{
+	if (now_running && !reader->running)
+		dlist_push_tail(&reader->query->running, &reader->running_node);
+	else if (!now_running && reader->running)
+		dlist_delete(&reader->running_node);
+	reader->running = now_running;
+}
+
+/*
+ * query_remove_reader
+ *		Take the reader out of its query's lists.  If it is the last one, forget
+ *		the query.
+ */
+void
+query_remove_reader(ScanReader *reader)
+{
+	query_set_running(reader, false);
+	dlist_delete(&reader->reader.node);
+	if (dlist_is_empty(&reader->query->readers))
+		forget_query(reader->query);
+}
+
+/*
+ * scan_find_reader
+ *		The reader of a node of a running query; NULL if it has none.
+ *
+ * EXPLAIN calls this for all nodes of a plan, mostly in the order in which the
+ * readers were made.  So the search begins where the last one ended.
+ */
+ScanReader *
+scan_find_reader(const PlanState *ps)
+{
+	QueryScans *query = find_query(ps->state);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return NULL;
+	dlist_foreach(iter, &query->readers)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node, iter.cur);
+
+		if (reader->node == ps)
+		{
+			/* the next search begins with the reader after this one */
+			dlist_head *head = &query->readers;
+
+			while (dlist_tail_node(head) != &reader->reader.node)
+			{
+				dlist_node *first = dlist_pop_head_node(head);
+
+				dlist_push_tail(head, first);
+			}
+			return reader;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * scan_set_running
+ *		The query goes on, or pauses, and its readers with it.
+ */
+void
+scan_set_running(const EState *estate, bool now_running)
+{
+	QueryScans *query = find_query(estate);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return;
+	dlist_foreach(iter, &query->running)
+	{
+		ScanReader *reader = dlist_container(ScanReader, running_node, iter.cur);
+
+		if (now_running)
+			scan_resume_reader(reader);
+		else
+			scan_pause_reader(reader);
+	}
+}
+
+/*
+ * scan_leave_query
+ *		The query's streams are about to end, and its scans are about to be
+ *		freed.  From now on its readers must not use them.  Returns the
+ *		readers, for scan_end_query(); NULL if there are none.
+ */
+QueryScans *
+scan_leave_query(const EState *estate)
+{
+	QueryScans *query = find_query(estate);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return NULL;
+	dlist_foreach(iter, &query->readers)
+		scan_leave_reader(dlist_container(ScanReader, reader.node, iter.cur));
+	return query;
+}
+
+/*
+ * scan_end_query
+ *		The query's streams have ended, and all reads with them: end the
+ *		readers.  query may be NULL.
+ */
+void
+scan_end_query(QueryScans *query)
+{
+	bool		more = query != NULL;
+
+	while (more)
+	{
+		ScanReader *reader = dlist_container(ScanReader, reader.node,
+											 dlist_head_node(&query->readers));
+
+		more = dlist_has_next(&query->readers, &reader->reader.node);
+		scan_end_reader(reader);
+	}
+}
+
+/*
+ * scan_end_command
+ *		If the utility command had scans, they have ended: end their readers.
+ */
+void
+scan_end_command(const void *command)
+{
+	QueryScans *query = find_query(command);
+	dlist_iter	iter;
+
+	if (query == NULL)
+		return;
+	dlist_foreach(iter, &query->readers)
+		scan_leave_reader_of_command(dlist_container(ScanReader, reader.node, iter.cur));
+	scan_end_query(query);
+}

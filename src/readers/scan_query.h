@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan_query.h
+ *	  The readers of the scans of each query: see scan_query.c.
+ *
+ * Portions Copyright (c) 2026, the pg_ringctl authors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RINGCTL_SCAN_QUERY_H
+#define RINGCTL_SCAN_QUERY_H
+
+#include "readers/scan_reader.h"
+
+/* Number of queries and utility commands of this session that have readers. */
+extern int	scan_nqueries;
+
+extern ScanReader *scan_find_reader(const PlanState *ps);
+extern void scan_set_running(const EState *estate, bool now_running);
+extern QueryScans *scan_leave_query(const EState *estate);
+extern void scan_end_query(QueryScans *query);
+extern void scan_end_command(const void *command);
+
+/* For scan_reader.c */
+extern void query_init(MemoryContext context);
+extern void query_add_reader(const void *owner, ScanReader *reader);
+extern void query_remove_reader(ScanReader *reader);
+extern void query_set_running(ScanReader *reader, bool now_running);
+
+#endif							/* RINGCTL_SCAN_QUERY_H */
