@@ -168,9 +168,11 @@ compat_reads_at_once(Relation rel pg_attribute_unused(),
 }
 
 /*
- * How many buffers may such a stream look ahead, if no strategy limits it?
- * Enough for one read more than may be in progress at once.  In 17, a stream
- * with sequential access never looks ahead more than one read.
+ * How many buffers may a stream over this relation look ahead, if no strategy
+ * limits it?  maintenance: is the stream for maintenance?  The server allows
+ * one read more than may be in progress at once, but no more buffers than this
+ * backend may pin.  In 17, this is one read, as for a stream with sequential
+ * access; a stream with random access may look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel, bool maintenance)
@@ -345,7 +347,11 @@ compat_instrument_stream(HeapScanDesc scan, ReadStream *stream)
 #define compat_instrument_stream(scan, stream)	((void) 0)
 #endif
 
-/* In 19, the caller can say where a parallel scan starts and ends. */
+/*
+ * A process of a parallel scan begins: do what heap's own scan does, that is,
+ * set the scan's first block, unless another process has done so.  In 19, the
+ * caller can say where the scan starts and how many blocks it reads.
+ */
 static inline void
 compat_parallelscan_startblock_init(HeapScanDesc scan)
 {

@@ -28,6 +28,7 @@ reclaim_leaves_what_is_used();
 reclaim_by_relation();
 log_of_escapes_is_bounded();
 buffers_of_another_table();
+buffers_lost_to_another_table();
 nothing_is_pinned($node, $_, 'escapes') foreach qw(big other);
 stop_watching();
 $node->stop;
@@ -380,4 +381,40 @@ sub buffers_of_another_table
 	$session->query_safe('SELECT sum(id) FROM second');
 	escapes_are_right($name);
 	$session->quit;
+}
+
+# A ring that only observes keeps buffers which other tables' pages have got.  What
+# becomes of these pages is no escape of the scan.
+sub buffers_lost_to_another_table
+{
+	my $name = 'buffers lost to another table';
+	my $session = session_with($node, 'pg_ringctl.mode' => 'observe');
+
+	load_table($node, 'taker', $pool);
+	load_table($node, 'loser', 2 * $pool);
+	ask('VACUUM (FREEZE) taker, loser');
+	ask('CHECKPOINT');
+	evict($_) foreach qw(taker loser);
+	ask('SELECT pg_ringctl_stats_reset()');
+	$session->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT ctid FROM loser');
+	$session->query_safe('MOVE 1000 IN c');
+	ask(q(SELECT pg_ringctl_prewarm('taker', 0)));
+	ask(q(
+SELECT count(pg_ringctl_prewarm('taker', 0, first_block => relblocknumber, last_block => relblocknumber))
+  FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('taker') AND relforknumber = 0
+)) foreach 1 .. 3;    # the server would not reuse their buffers
+	$session->query_safe('MOVE ALL IN c; COMMIT');
+	$session->quit;
+
+	is( ask(q(SELECT slots_lost > 0, escapes_adopted FROM pg_ringctl_stats WHERE relname = 'loser')
+		),
+		't|0',
+		"$name: they are counted as lost, and not as escapes");
+	is( ask(q(
+SELECT count(*) FROM pg_ringctl_escapes e JOIN pg_buffercache b USING (bufferid)
+ WHERE e.relname = 'loser' AND b.relfilenode <> pg_relation_filenode('loser'))
+		),
+		0,
+		"$name: the log names no page of the other table");
 }

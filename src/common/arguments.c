@@ -44,10 +44,13 @@ args_check_between(const char *name, int64 value, int64 least, int64 most)
 
 /*
  * args_parse_size
- *		Parse a size that has the syntax of a configuration parameter.  Returns
- *		the size in this unit, GUC_UNIT_KB or GUC_UNIT_BLOCKS, which is also
- *		the unit of a size without one.  Raises an error (22023) if the size is
- *		not valid.
+ *		Parse "value", which has the syntax of a configuration parameter.
+ *		name: name of the argument, for error messages.  unit: GUC_UNIT_KB or
+ *		GUC_UNIT_BLOCKS; it is the unit of the result, and of a value that
+ *		names no unit.
+ *
+ * Raises an error (22023) if the value can't be parsed, or would be rounded to
+ * 0.  The caller must check whether the size is in range: it may be negative.
  */
 int
 args_parse_size(const char *name, const char *value, int unit)

@@ -58,7 +58,8 @@ struct HeapAmSwap
 	Oid			relid;
 	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
 	Portal		portal;			/* a catch of a scan: portal that runs */
-	InsertBegunMtd insert_begun;	/* a catch of an insertion: the same */
+	InsertBegunMtd insert_begun;	/* a catch of an insertion: to be called
+									 * with its state */
 	uint64		number;			/* a catch: number of catches up to it */
 	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
 	void	   *arg;
@@ -374,7 +375,11 @@ heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
 
 /*
  * heap_am_catch_insertion
- *		The same for the next bulk insertion.
+ *		Call begun() with the state of the next bulk insertion into the
+ *		relation, in whichever portal that is.
+ *
+ * The relation is a heap, which the caller has locked.  If there is a catch
+ * for the relation already, this has no effect.
  */
 void
 heap_am_catch_insertion(Relation rel, InsertBegunMtd begun)
@@ -398,7 +403,8 @@ heap_am_ncatches_made(void)
 
 /*
  * heap_am_drop_catches_since
- *		Drop the catches that were made when there had been this number.
+ *		Drop the catches that were made since heap_am_ncatches_made() returned
+ *		this number.
  */
 void
 heap_am_drop_catches_since(uint64 number)
@@ -435,13 +441,15 @@ heap_am_drop_scan_catches(void)
 
 /*
  * heap_am_hold
- *		Call before_fetch() with arg before a tuple of the relation is fetched
- *		by an index.
+ *		Call before_fetch() with arg before any index scan of this session
+ *		fetches a tuple of the relation.
  *
- * The relation is a heap, which the caller has opened.  The hold has a
- * reference to it, which belongs to the current resource owner.  The caller
- * must end the hold with heap_am_release(), or with heap_am_forget() if the
- * resource owner's query fails.
+ * The relation is a heap, which the caller has opened, and which has no hold
+ * yet: see heap_am_is_held().  The hold has a reference to the relation, which
+ * belongs to the current resource owner.  The caller must end the hold, and so
+ * free it, with heap_am_release(), or with heap_am_forget() if the resource
+ * owner's query fails.  If the relation is dropped or scanned before that,
+ * before_fetch() is not called any more, but the hold must still be ended.
  */
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)

@@ -264,9 +264,9 @@ check_leaf(Relation rel)
 
 /*
  * relations_leaves
- *		Returns a list of OIDs.  If the relation is partitioned, these are of
- *		its partitions that have storage; otherwise it is the relation's own
- *		OID.
+ *		Returns a palloc'd list of OIDs: if the relation is partitioned, those
+ *		of its partitions that have storage and can be read here; otherwise
+ *		only its own.
  *
  * Raises an error (42809) if the relation is neither partitioned nor has
  * storage, like a view.  If "shared" is true, also raises an error if the

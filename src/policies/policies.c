@@ -178,8 +178,11 @@ labels_init(void)
  * labels_accept
  *		Register our label provider, if it is not registered yet.
  *
- * This is done only when the session names it: otherwise SECURITY LABEL without
- * a provider would not do any more what it does without this library.
+ * Called when a SECURITY LABEL names our provider, and not earlier.  Without
+ * FOR, SECURITY LABEL takes the only provider that is registered, and fails if
+ * there are several.  So it must not find ours unless the session uses it.  On
+ * a server that we do not support, our hooks are not installed, so this is
+ * called when the library is loaded.
  */
 void
 labels_accept(void)
@@ -318,9 +321,9 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 	}
 
 	/*
-	 * If it is thousands of levels up, do without its policy, rather than
-	 * fail.  What is found so must not be remembered, as after an
-	 * invalidation.
+	 * If the relation has thousands of ancestors, do without the policies of
+	 * the farthest ones, rather than fail.  Count an invalidation, so that no
+	 * caller remembers this answer.
 	 */
 	if (stack_is_too_deep())
 	{
@@ -343,7 +346,8 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 /*
  * labels_policy
  *		The policy of a relation, its own or else its nearest ancestor's; NULL
- *		if there is none.  The result is valid until the next call.
+ *		if there is none.  The result is valid until the next call, or until
+ *		the next invalidation message is processed.
  */
 const RelationPolicy *
 labels_policy(Oid relid)
@@ -374,7 +378,12 @@ labels_policy(Oid relid)
 	return has_policy ? &policy : NULL;
 }
 
-/* The slow path of policy_may_be_set(), unless labels_none. */
+/*
+ * labels_look_up
+ *		Does the relation have a policy, its own or an ancestor's?  This is the
+ *		slow path of policy_may_be_set(), for sessions that do not know
+ *		labels_none to be true.
+ */
 bool
 labels_look_up(Oid relid)
 {

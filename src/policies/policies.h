@@ -39,6 +39,7 @@ extern void labels_check_writable(const char *function);
 extern bool labels_set(Oid relid, const char *label);
 extern List *labels_relations(void);
 
+/* Does this session know that no relation of its database has a policy? */
 extern bool labels_none;
 
 #endif							/* RINGCTL_POLICIES_H */

@@ -9,7 +9,7 @@
  *	  "scan_ring=1024kB, dirty_pages=Leave"			a label, as it is written
  *				|
  *				v  policy_split()
- *	  {"1024kB", NULL, "Leave"}						settings
+ *	  {"1024kB", NULL, "Leave", NULL}				settings
  *				|							^
  *				v  policy_read()			|  policy_spell()
  *	  {scan_ring: 1024, dirty_pages: DIRTY_LEAVE}	the policy
@@ -219,8 +219,8 @@ policy_check_label(const char *label)
  * policy_read
  *		Set the members of the policy from its settings.
  *
- * The values were checked when they were set.  If one of them is not valid all
- * the same, it is ignored.
+ * The values were checked when they were set.  If one of them can't be parsed
+ * all the same, it is ignored.
  */
 void
 policy_read(const PolicySettings *settings, RelationPolicy *policy)

@@ -535,12 +535,13 @@ policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
  *		size of the larger of the two tables.  If there is no ring,
  *		options->nbuffers is 0.
  *
- * The rules are those for scans of the relation.  But if we choose the size,
- * the ring is small, because there is no look-ahead.  The ring is used when
- * leave_first blocks have been read without one: a query that is repeated finds
- * the values that it has left, until all of them are there.  Dirty pages are
- * left behind, as without a ring: the ring is too small to flush WAL for many
- * of them at once.
+ * The rules are those for scans of the relation, but where such a scan would
+ * get the server's ring, there is none.  If we choose the size, the ring is
+ * small, because there is no look-ahead.  The ring is used only after
+ * leave_first blocks have been read without one.  So each run of a repeated
+ * query leaves more of its values in the pool, until all of them are there.
+ * Dirty pages are left behind, as without a ring: the ring is too small to
+ * flush WAL for many of them at once.
  */
 void
 policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
@@ -576,11 +577,11 @@ policy_for_load(Relation rel, int ring_kb, RingOptions *options)
 	if (ring_kb < 0 && RelationUsesLocalBuffers(rel))
 		ring_kb = 0;
 
-	/* On a standby an unlogged relation has only its init fork. */
 	if (ring_kb < 0)
 	{
 		Choice		choice;
 
+		/* On a standby an unlogged relation has only its init fork. */
 		choose(rel, relations_absent(rel) ? 0 : RelationGetNumberOfBlocks(rel),
 			   MODE_CONTROL, &choice);
 		if (choice.source == SOURCE_SERVER)

@@ -30,10 +30,10 @@
  *	  is not enough, the ring grows (size.c) and is tended again, or WAL is
  *	  flushed.
  *
- * The server lets look-ahead pin the whole ring.  But if it does, the buffers
- * in the next slots are pinned.  The stream asks for the ring's size only
- * once, when it begins.  At that moment we show it a ring that is smaller by
- * the headroom.
+ * The server lets look-ahead pin the whole ring.  But when all buffers are
+ * pinned, so are those in the next slots.  The stream asks for the ring's size
+ * only once, when it begins.  At that moment we show it a ring of the largest
+ * size that the ring may have, less the headroom.
  *
  * When a scan ends, the buffers of its ring are lent to the session's next
  * ring (lend.c).
@@ -133,6 +133,8 @@ stop_running(Ring *ring, RingState state)
 /*
  * ring_create
  *		Make a ring with these options.  Call ring_start() before it is used.
+ *		If options->nbuffers is 0, the reads go without a strategy, and the
+ *		"ring" only counts them.
  *
  * The ring lives until ring_free(), in the session's memory.  So after a query
  * was aborted, its ring is still there and its counts can be collected.
@@ -264,8 +266,9 @@ ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
 /*
  * ring_before_read
  *		Make the ring ready for the caller to read this block, and return the
- *		strategy to read the block with.  The caller must not hold a lock that
- *		other processes need.
+ *		strategy to read the block with; NULL if there is no ring.  The block
+ *		counts as consumed.  As WAL may be flushed, the caller must not hold a
+ *		lock that other processes need.
  *
  * rel is the relation of ring_begin_reads().  If its lock was released in
  * between, it may have a new file by now.

@@ -20,8 +20,10 @@
  * A ring's life:
  *
  *	  CREATED --start--> RUNNING --lend--> LENT --start--> RUNNING ...
- *	                        |               |
- *	                        +-----close-----+--> CLOSED
+ *	                        |
+ *	                        +--close--> CLOSED
+ *
+ * If a ring does not run when it is closed, its state stays as it is.
  *
  * While a ring runs, other sessions can see its public part and its slots, and
  * its strategy has buffers.  A lent ring has no buffers: the session's next
@@ -95,7 +97,8 @@ typedef struct RingWal
 	XLogRecPtr	flushed;		/* WAL is known to be flushed up to here */
 	XLogRecPtr	announced;		/* the WAL writer was asked to flush up to
 								 * here */
-	int			calls_to_announce;	/* calls since it was last asked */
+	int			calls_to_announce;	/* calls since ring_announce_wal() last
+									 * decided whether to ask it */
 	bool		dirty_seen;		/* was a dirty page in reach since it was last
 								 * asked? */
 } RingWal;
@@ -153,8 +156,8 @@ struct Ring
 /* What the next slots need that ring_tend() can't do itself. */
 typedef struct TendNeed
 {
-	bool		unpinned_slot;	/* a slot is pinned, and no unpinned slot was
-								 * found to exchange it with */
+	bool		unpinned_slot;	/* a slot is pinned, and was not exchanged
+								 * with an unpinned one */
 	XLogRecPtr	wal;			/* WAL must be flushed up to here, if valid */
 } TendNeed;
 
@@ -202,7 +205,10 @@ keeps_dirty(const Ring *ring)
 	return ring->options.write_dirty && !ring->options.observe;
 }
 
-/* Number of the block that the reader gets next, among those asked for. */
+/*
+ * How many blocks were asked for before the one that the reader gets next?
+ * That is this block's index for asked_block().
+ */
 static inline int64
 next_to_consume(const Ring *ring)
 {
@@ -216,14 +222,20 @@ blocks_ahead(const Ring *ring)
 	return ring->public->counts.blocks - next_to_consume(ring);
 }
 
-/* Has the stream taken fewer slots than the ring has, since it started? */
+/*
+ * Has the stream taken fewer slots than the ring has, since it started?  This
+ * counts reads, unlike calls_in_revolution, which also counts hits.
+ */
 static inline bool
 in_first_revolution(const Ring *ring)
 {
 	return ring->public->counts.blks_read - ring->ahead.reads_at_start < ring->public->nbuffers;
 }
 
-/* The n-th block that the stream has asked for, if that is remembered. */
+/*
+ * The n-th block that the stream has asked for, counted from 0 over the ring's
+ * whole life, if that is remembered.
+ */
 static inline BlockNumber *
 asked_block(const Ring *ring, int64 n)
 {

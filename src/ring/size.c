@@ -31,8 +31,8 @@
 #include "ring/ring_private.h"
 
 /*
- * Keep the room for dirty pages while it is not used for this number of
- * revolutions.
+ * Give up the room for dirty pages when it was not used for more than this
+ * number of revolutions.
  */
 #define KEEP_FLUSH_ROOM	2
 
@@ -50,6 +50,7 @@ ring_set_size(Ring *ring, int nbuffers)
 
 /*
  * How many of the last "blocks" blocks asked for were read through this ring?
+ * The result may be too large, by less than twice BLOCKS_PER_LOG.
  */
 static int64
 reads_among_last(const Ring *ring, int64 blocks)
@@ -349,10 +350,11 @@ ring_fit_size(Ring *ring)
 
 /*
  * ring_grow_past_pinned
- *		One of the next slots is pinned, and there is no unpinned slot to
- *		exchange it with, because another scan follows this one and pins slots
- *		that look-ahead does not pin.  If the ring may grow, let it grow, so
- *		that pinned slots are reached later.  Returns whether it has grown.
+ *		One of the next slots is pinned, and ring_tend() has not exchanged it
+ *		with an unpinned one.  (Usually another scan follows this one, and pins
+ *		slots that look-ahead does not pin.)  If the ring may grow, let it
+ *		grow, so that pinned slots are reached later.  Returns whether it has
+ *		grown.
  */
 bool
 ring_grow_past_pinned(Ring *ring)

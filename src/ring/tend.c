@@ -37,8 +37,9 @@
  * If checksums are on, a scan that sets hint bits dirties every page.  When
  * such a page comes into reach, WAL is flushed up to the highest LSN of a
  * whole batch of the pages that come next, so that many pages need only one
- * wait.  Twice in a batch, the WAL writer is asked to flush all WAL so far, so
- * that usually no wait is needed.
+ * wait.  Twice in a batch, if dirty pages were in reach, the WAL writer is
+ * asked to flush the WAL that this process has written, so that usually no wait
+ * is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off: its
@@ -104,14 +105,17 @@ ring_look_for_own_blocks(Ring *ring)
 }
 
 /*
- * Where to search for a slot to exchange with another one.  Each is a number
- * of places after current.
+ * Where to go on searching for a slot to exchange with another one.  All but
+ * "probes" are numbers of places after current.
  */
 typedef struct Spares
 {
-	int			next_beyond;	/* next unpinned slot beyond the reach */
-	int			last_within;	/* last unpinned slot within the reach */
-	int			last_clean;		/* last slot with a clean page; 0: not known */
+	int			next_beyond;	/* next slot to look at beyond the reach,
+								 * upward */
+	int			last_within;	/* next slot to look at within the reach,
+								 * downward */
+	int			last_clean;		/* next slot to look at for a clean page,
+								 * downward; 0: none was looked at yet */
 	int			probes;			/* slots searched since the last clean page */
 } Spares;
 
@@ -217,8 +221,9 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
 
 /*
  * Look at the slot n places ahead, which a read may take soon, and make it
- * reusable if possible.  Returns the LSN up to which WAL must be flushed for
- * the slot's page; invalid if no flush is necessary.
+ * reusable if possible.  Returns the LSN up to which WAL must have been
+ * flushed, now or already, before the slot's page can be written; invalid if
+ * the page needs no flush.
  *
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there

@@ -47,7 +47,9 @@ slot_changed(const Ring *ring, int slot)
  *
  * If the ring keeps dirty pages, tending has noted which slots the scan itself
  * pins.  So if the buffer of any other slot is pinned, another process has
- * pinned it: that process uses the page, too, and has adopted the page.
+ * pinned it: that process uses the page, too, and has adopted the page.  If
+ * the ring does not keep dirty pages, the server may reject some of them and
+ * take slots that were not tended, so in such a ring every pin counts as ours.
  *
  * When the server rejects a dirty buffer, the slot becomes empty.  So if the
  * slot has another buffer after that, current has passed the slot twice.
@@ -69,6 +71,17 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 			return ESCAPE_DIRTY;
 	}
 	return pinned_by_us ? ESCAPE_PINNED : ESCAPE_ADOPTED;
+}
+
+/*
+ * A ring that only observes keeps a buffer that was given to another page.
+ * Was that counted, so that the slot has no page of ours any more?
+ */
+static bool
+loss_was_counted(const Ring *ring, const RingSlot *slot)
+{
+	return ring->options.observe && !tag_is_clear(&slot->tag) &&
+		!tag_is_ours(ring, &slot->tag);
 }
 
 /* Log that the page in the slot has escaped. */
@@ -98,7 +111,7 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 	RingCounts *counts = &ring->public->counts;
 	EscapeReason reason;
 
-	if (slot->buffer == InvalidBuffer)
+	if (slot->buffer == InvalidBuffer || loss_was_counted(ring, slot))
 	{
 		counts->fills++;
 		return;
@@ -135,6 +148,8 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 static void
 count_rejection(Ring *ring, const RingSlot *slot)
 {
+	if (loss_was_counted(ring, slot))
+		return;
 	if (!slot_holds_page(slot))
 	{
 		ring->public->counts.slots_lost++;

@@ -35,16 +35,16 @@
  *	  reads.
  * E. The processes of a parallel scan divide its blocks.  They keep pages for
  *	  other scans, but they do not wait, and other scans do not wait for them.
- *	  If such a process gets no processor for a while, it falls behind only
- *	  with a chunk that no other process reads.
+ *	  If one of them gets no processor for a while, only its present chunk of
+ *	  blocks is late; the others go on with the rest of the relation.
  * F. If the slower scan makes no progress while a scan waits for it, the
  *	  waiting scan assumes a pace that is slower than the published one: see
  *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
  *	  short, and there is at most one such wait in 256 blocks.
  * G. The windows of all relations together are no larger than one window may
- *	  be.  The more relations have scans that share reads, the smaller the
- *	  windows are; if they would be smaller than a minimum, there are none.
- *	  Otherwise scans of many relations could fill the pool.
+ *	  be, so that scans of many relations can't fill the pool.  The more
+ *	  relations have scans that share reads, the smaller the windows are; if
+ *	  they would be smaller than a minimum, there are none.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on
@@ -208,8 +208,8 @@ my_lock_group(void)
 /* --- Joining and leaving --- */
 
 /*
- * Are a and b blocks so close that positions of scans over them can be
- * compared?
+ * Two scans have found the relation to be a and b blocks large.  Are these
+ * sizes so close that the scans' positions can be compared?
  */
 static bool
 same_size(BlockNumber a, BlockNumber b, int window)
@@ -566,7 +566,9 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset)
 /*
  * share_wait
  *		Wait for NAP_US, because share_step() has found that this pays, and
- *		look at the other scans again.  The wait can be cancelled.
+ *		look at the other scans again.  Returns what the scan finds out: if
+ *		"wait" is still set, call this again.  Raises an error if the query was
+ *		cancelled.
  */
 const ShareState *
 share_wait(ShareScan *scan)

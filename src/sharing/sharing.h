@@ -22,9 +22,9 @@ typedef struct ShareState
 	bool		shared;			/* does another scan share reads with it? */
 	bool		wait;			/* does it pay to call share_wait()? */
 	bool		scan_fell_behind;	/* has one just fallen too far behind? */
-	int64		blocks_to_keep; /* number of blocks that the last scan that
-								 * shares reads is behind: these must stay in
-								 * the ring */
+	int64		blocks_to_keep; /* how many blocks the last of these scans is
+								 * behind this one; the ring must keep these
+								 * blocks */
 } ShareState;
 
 extern void share_attach(void);

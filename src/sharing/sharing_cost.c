@@ -68,9 +68,10 @@
 #define BLOCKS_PER_PACE	256
 
 /*
- * A wait ends when the slower scan has advanced by BLOCKS_PER_WAIT blocks,
- * which is two steps, or earlier.  A wait of LONG_WAIT_MS or less says nothing
- * about the slower scan: its process may just have had no processor.
+ * While a scan waits, the slower scan should advance by BLOCKS_PER_WAIT blocks
+ * (two steps) at most.  So from the length of a wait, we compute a pace of the
+ * slower scan: see cost_note_wait().  A wait of LONG_WAIT_MS or less says
+ * nothing about the slower scan: its process may just have had no processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10
@@ -187,7 +188,8 @@ part_without_cpu(const ScanCost *cost)
 /*
  * cost_wait_pays
  *		Does it pay for a scan with the pace my_pace to wait for one with the
- *		pace its_pace?  See C above.
+ *		pace its_pace?  Both are in ns for a block, or 0 if not known yet, in
+ *		which case it does not pay.  See C above.
  */
 bool
 cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)

@@ -188,6 +188,9 @@ is_wanted(const ErrorData *error)
  *		and never call such a function again in this session.  Returns whether
  *		it was called and has succeeded.
  *
+ * An error that the user or the administrator has asked for, such as a
+ * cancelled query, is raised again.
+ *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
  * changed, but nothing else.  After a failure all LWLocks are released, so the
  * caller must not hold any.  The executor holds none when it asks a node for a

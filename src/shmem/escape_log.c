@@ -97,9 +97,9 @@ entry_of(uint64 number)
 
 /*
  * escapes_log
- *		Log that a buffer has escaped.  Does not throw, and waits only if the
- *		log has to be made first.  Does nothing if this process has no shared
- *		memory.
+ *		Log that a buffer has escaped.  Does not throw, and takes a lock only
+ *		to make the log, or to attach this process to it.  Does nothing if
+ *		this process has no shared memory.
  */
 void
 escapes_log(const Escape *escape)

@@ -59,7 +59,8 @@ static struct
 
 /*
  * enabled_assign
- *		Assign hook of pg_ringctl.enabled: tell running scans of the change.
+ *		Assign hook of pg_ringctl.enabled: if the parameter was switched off,
+ *		tell the running scans of all processes.
  */
 void
 enabled_assign(bool newval, void *extra pg_attribute_unused())

@@ -201,7 +201,10 @@ release_segment(void)
 	uncount_segment();
 }
 
-/* If a ring of a failed query is still in use, live_leave() does it. */
+/*
+ * Give the segment back.  If a ring of a failed query still uses it, nothing
+ * happens here, and live_leave() gives it back later.
+ */
 static void
 at_end_of_transaction(XactEvent event pg_attribute_unused(),
 					  void *arg pg_attribute_unused())
@@ -291,7 +294,8 @@ count_not_shown(void)
 /*
  * live_enter
  *		Returns a ring with nslots zeroed slots, which other sessions do not
- *		see yet.  Raises an error only if private memory can't be allocated.
+ *		see until live_show().  The caller must give it back with live_leave().
+ *		Raises an error only if private memory can't be allocated.
  */
 LiveRing *
 live_enter(int nslots)
@@ -370,7 +374,7 @@ live_new_ringid(void)
 /*
  * live_show
  *		From now on other sessions see the ring, under this number.  Does
- *		nothing if they see it already.
+ *		nothing if they see it already, or if it is in private memory.
  */
 void
 live_show(LiveRing *ring, uint64 ringid, const LiveInfo *info)

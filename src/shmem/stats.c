@@ -45,7 +45,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* Flush at the end of a transaction if this number of blocks was read. */
+/*
+ * Flush at the end of a transaction if readers have asked for this number of
+ * blocks, hits included, since the last flush.
+ */
 #define FLUSH_BLOCKS		1000
 
 /* Also flush then if at least this time has passed since the last flush. */
@@ -81,7 +84,7 @@ typedef struct Pending
 
 /*
  * If there are more pending entries than this at the end of a transaction, and
- * all were flushed, they are freed.
+ * all were flushed, the entries are removed.  The hash table keeps its memory.
  */
 #define MAX_PENDING		1000
 
@@ -106,7 +109,7 @@ static StatsPart *part = NULL;
 static dshash_table *rows = NULL;
 
 static pending_hash *pending = NULL;
-static int64 pending_blocks = 0;	/* read since the last flush */
+static int64 pending_blocks = 0;	/* asked for since the last flush */
 static bool is_pending = false;
 static TimestampTz last_flush = 0;
 
