@@ -76,6 +76,9 @@ static const struct config_enum_entry dirty_pages_options[] = {
 };
 
 /*
+ * May the parameter with this name be set to this size of a ring, in kB?  It
+ * may be -1, 0, or "least" or more.
+ *
  * The result depends on nothing but the value.  If a check hook rejected a
  * value in a parallel worker that it has accepted in the leader, the worker
  * would fail.
@@ -245,7 +248,11 @@ _PG_init(void)
 	MarkGUCPrefixReserved("pg_ringctl");
 	labels_init();
 
-	/* On a server that we don't know, do nothing, and raise no error. */
+	/*
+	 * On a server that we don't know, leave all scans alone, and raise no
+	 * error.  Only register the label provider: without our hooks, a SECURITY
+	 * LABEL that names the provider would not do that.
+	 */
 	if (ring_check_server())
 	{
 		executor_install_hooks();

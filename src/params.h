@@ -4,7 +4,8 @@
  *	  The configuration parameters, as the rest of the code reads them.
  *
  * They are defined in pg_ringctl.c, with a description of every special
- * value.  Sizes are in kB, thresholds in blocks.
+ * value.  Sizes are in kB, thresholds in blocks, headroom in buffers.
+ * param_mode is a ScanMode, param_dirty_pages a DirtyPages.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -21,8 +22,8 @@
 
 /*
  * The least size of a ring that rows are written through.  The server extends
- * a relation by up to 64 blocks at a time, and pins all of them.  A ring with
- * little room beside these leaves the buffers behind.
+ * a relation by up to 64 blocks at a time, and pins all of them.  If a ring has
+ * little room besides these, its buffers escape.
  */
 #define WRITE_RING_MIN_KB	(128 * KB_PER_BUFFER)
 

@@ -21,7 +21,8 @@ typedef enum RingSource
 	SOURCE_PARAMETER,			/* pg_ringctl.scan_ring */
 	SOURCE_CHOSEN,				/* the ring sizes itself */
 	SOURCE_ARGUMENT,			/* argument of a function */
-	SOURCE_MAX_RING,			/* one of the above, limited by max_ring */
+	SOURCE_MAX_RING,			/* one of the above, limited by max_ring or by
+								 * half of the pool */
 } RingSource;
 
 /*
@@ -31,8 +32,8 @@ typedef enum RingSource
  * them under their labels.
  *
  * Always, blks_read = fills + reuses + escapes_pinned + escapes_adopted.
- * escapes_dirty and slots_lost are slots that were emptied, not reads.  An
- * index scan that reads ahead without a ring counts its reads as fills.
+ * escapes_dirty and slots_lost are slots, not reads.  An index scan that reads
+ * ahead without a ring counts its reads as fills.
  *
  *	blks_read		blocks read into a slot of the ring
  *	fills			reads into an empty slot
@@ -41,11 +42,12 @@ typedef enum RingSource
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
  *	escapes_adopted reads into a slot whose buffer was replaced because another
  *					process uses its page, too
- *	slots_lost		slots emptied because their buffer held another page
+ *	slots_lost		slots whose buffer was given to another page; they were
+ *					emptied, unless the ring only observes
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring
- *	released		buffers let go because the ring shrank
+ *	released		buffers with a page let go because the ring shrank
  *	blks_shared		blocks found in shared buffers while scans shared reads
  *	share_waits		times that the scan waited for a slower scan
  *	share_wait_us	time of these waits

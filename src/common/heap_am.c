@@ -23,7 +23,7 @@
  *
  * A. A catch is for the next scan, or the next bulk insertion, that begins.
  *	  When it begins, heap's routine is put back first, because heap_getnext()
- *	  refuses any other routine.  So any scan that begins drops the catch, also
+ *	  refuses any other routine.  So any scan that begins drops the catch, even
  *	  if the catch is for an insertion, or for another portal's scan.  A catch
  *	  holds no reference to the relcache entry, because ALTER TABLE and other
  *	  commands refuse to touch a table that has more references than they
@@ -57,7 +57,8 @@ struct HeapAmSwap
 	Relation	rel;
 	Oid			relid;
 	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
-	Portal		portal;			/* a catch of a scan: portal that runs */
+	Portal		portal;			/* a catch of a scan: portal that must be
+								 * active when the scan begins */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: to be called
 									 * with its state */
 	uint64		number;			/* a catch: number of catches up to it */
@@ -357,7 +358,7 @@ make_catch(Relation rel)
 /*
  * heap_am_catch_scan
  *		Call begun() with the next scan of the relation, if it is a sequential
- *		scan that begins while the portal that is active now is active.
+ *		scan, and if the active portal is still the same when it begins.
  *
  * The relation is a heap, which the caller has locked.  If there is a catch
  * for the relation already, this has no effect.

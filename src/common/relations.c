@@ -268,7 +268,7 @@ check_leaf(Relation rel)
  *		of its partitions that have storage and can be read here; otherwise
  *		only its own.
  *
- * Raises an error (42809) if the relation is neither partitioned nor has
+ * Raises an error (42809) if the relation is not partitioned and has no
  * storage, like a view.  If "shared" is true, also raises an error if the
  * relation is temporary.  Tells the user what is left out: partitions whose
  * rows can't be read here, and children by inheritance, which are not

@@ -381,8 +381,8 @@ labels_policy(Oid relid)
 /*
  * labels_look_up
  *		Does the relation have a policy, its own or an ancestor's?  This is the
- *		slow path of policy_may_be_set(), for sessions that do not know
- *		labels_none to be true.
+ *		slow path of policy_may_be_set(), for sessions in which labels_none is
+ *		false.
  */
 bool
 labels_look_up(Oid relid)

@@ -7,8 +7,8 @@
  * settings, and scans use it as numbers:
  *
  *	  "scan_ring=1024kB, dirty_pages=Leave"			a label, as it is written
- *				|
- *				v  policy_split()
+ *				|							^
+ *				v  policy_split()			|  policy_write()
  *	  {"1024kB", NULL, "Leave", NULL}				settings
  *				|							^
  *				v  policy_read()			|  policy_spell()

@@ -14,10 +14,11 @@
  *	    reads:  1 ................... N | ....................
  *	            pages stay in the pool  | the ring is closed
  *
- * N is the threshold, or a quarter of the pool if that is less.  Pages that
- * are found in the pool do not count.  So each time a scan is repeated, it
- * finds the pages that it has left before, and leaves others, until all its
- * pages are in the pool if there is room for them.
+ * If no threshold is set, the threshold is the size of the pool here.  N is the
+ * threshold, or a quarter of the pool if that is less.  Pages that are found in
+ * the pool do not count.  So each time a scan is repeated, it finds the pages
+ * that it has left before, and leaves others, until all its pages are in the
+ * pool if there is room for them.
  *
  * The expected number of blocks is computed from the planner's estimate of the
  * rows of the bitmap, by the formula of cost_bitmap_heap_scan().

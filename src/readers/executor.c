@@ -113,7 +113,8 @@ executor_reads_ahead(const PlanState *ps)
 /*
  * executor_has_reader
  *		Does this node scan a relation, and is there a kind of reader for its
- *		scan?
+ *		scan?  For an index scan the answer is no unless read-ahead or a ring
+ *		was asked for.
  */
 bool
 executor_has_reader(const PlanState *ps)
@@ -164,9 +165,14 @@ typedef struct Walk
 {
 	const PlanState *root;		/* where it began */
 	const List *subplans;		/* roots of other walks */
-	const LimitState *limit;	/* gets the rows of the node; or NULL */
+	const LimitState *limit;	/* LIMIT that gets the rows of the node that
+								 * is visited next; or NULL */
 } Walk;
 
+/*
+ * The LIMIT that gets the rows of the nodes below ps.  limit: the one that gets
+ * the rows of ps.  Either may be NULL.
+ */
 static const LimitState *
 limit_below(const PlanState *ps, const LimitState *limit)
 {
@@ -178,9 +184,9 @@ limit_below(const PlanState *ps, const LimitState *limit)
 static bool take_nodes(PlanState *ps, void *context);
 
 /*
- * Take nodes below ps.  Most queries are small, and have few kinds of nodes:
- * only for those with other children than an outer and an inner node is
- * planstate_tree_walker() worth its cost.  (No node below a BitmapAnd or
+ * Take nodes below ps.  Most queries are small, so planstate_tree_walker() is
+ * called only for nodes that have other children than an outer and an inner
+ * node: for all others it would cost too much.  (No node below a BitmapAnd or
  * BitmapOr has a reader.)
  */
 static void
@@ -243,7 +249,10 @@ take_nodes_of(PlanState *root, const List *subplans)
 	(void) take_nodes(root, &walk);
 }
 
-/* Does the query have a relation for which policy_may_matter() is true? */
+/*
+ * Does the query have a relation for which policy_may_matter() or
+ * toast_may_matter() is true?
+ */
 static inline bool
 has_relation_that_matters(const EState *estate)
 {
@@ -314,11 +323,11 @@ run_query(COMPAT_RUN_PARAMS)
 }
 
 /*
- * Is this one of many runs of a query within one statement of the client?  A
- * loop in a function runs its query once for each row, or for some rows.  If
- * readers paused between these runs, that would cost more than the rows.  So
- * after its third run the query's readers do not pause until the next
- * statement.
+ * Count this run of a query.  Is it one of many within one statement of the
+ * client?  A loop in a function runs its query once for each row, or for each
+ * few rows.  To let readers go on and pause around each of these runs would
+ * cost more than the rows.  So from the fourth run on, until the next statement
+ * of the client, the query's readers are left as they are.
  */
 static bool
 is_in_loop(const EState *estate)
@@ -336,7 +345,7 @@ is_in_loop(const EState *estate)
 
 /*
  * Run a query for a limited number of rows, and let its readers pause after
- * that.
+ * that, unless it is run in a loop.
  */
 static void
 run_and_pause(COMPAT_RUN_PARAMS)

@@ -14,8 +14,8 @@
  *	          fetched now --+       |               |
  *	          blocks: A B C B D E   +-- being read  +-- asked for next
  *
- * The idea is that of the thread "index prefetching" on pgsql-hackers; there the
- * index access method itself reads ahead.
+ * The idea is that of the thread "index prefetching" on pgsql-hackers; there
+ * the index access method itself reads ahead.
  *
  * Where our code comes in: an index scan calls the table access method through
  * the IndexFetchTableData that it has begun.  We put a larger one in its place:
@@ -23,31 +23,34 @@
  *	  IndexScanDesc --> xs_heapfetch --> IndexFetch { IndexFetchHeapData heap;
  *	                                                  our state }
  *	                                       |
- *	                                       heap.xs_base.rel --> a relation that is
- *	                                       nothing but a pointer to our routine
+ *	                                       heap.xs_base.rel --> a relation that
+ *	                                       has only a pointer to our routine
  *
- * Our functions put the real relation there before they call heap's, which find
- * the struct that they know at the beginning of ours.  So nothing but this one
- * scan is touched, and relcache entries are left alone.
+ * Before our functions call heap's, they put the real relation there.  Heap's
+ * functions find the struct that they know at the beginning of ours.  So
+ * nothing but this one scan is touched, and relcache entries are left alone.
  *
  * A. Nothing is read ahead until the pass has missed index_read_ahead_after
- *	  heap pages.  So a short scan, and one whose pages are cached, costs what it
- *	  cost before.
- * B. Each leaf has a stream of its own.  The first one begins to look ahead
- *	  with one block, as streams do; the following ones begin with a full read's,
- *	  because a stream can't be told to go on at the same distance.  If no page
- *	  of a leaf's was missed, there is no read-ahead until there are misses again.
- * C. Under a LIMIT, no more blocks are asked for than it is expected to want.
+ *	  heap pages.  So a short scan, and one whose pages are cached, costs what
+ *	  it cost before.
+ * B. Each leaf page has a stream of its own.  The first stream begins to look
+ *	  ahead with one block, as streams do.  The following ones begin with the
+ *	  blocks of a full read, because a stream can't be told to go on at the
+ *	  distance of another one.  If no heap page of a leaf page was missed, there
+ *	  is no read-ahead until there are misses again.
+ * C. Under a LIMIT, no more blocks are asked for than the LIMIT is expected to
+ *	  want.
  * D. If the scan turns, or goes back to a mark, within a leaf, what was read
  *	  ahead is given up.
- * E. An index-only scan visits the heap for some items only.  The visibility map
- *	  says for which.
+ * E. An index-only scan visits the heap for some items only.  The visibility
+ *	  map says for which.
  * F. If the scan is to have a ring but not to read ahead, each block is read
- *	  when its tuple is fetched, through the ring.
+ *	  when its tuple is fetched, through the ring, once the pass has missed as
+ *	  many pages as in A.
  *
- * What is not done: there is no look across leaves.  The items of the next leaf
- * are known only when the scan comes to it; to read it before would mean to
- * search the keys of the scan a second time.
+ * What is not done: nothing is read ahead for the next leaf page.  Its items
+ * are known only when the scan comes to it.  If we looked at it earlier, its
+ * items would be compared with the scan's keys twice.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -78,10 +81,11 @@ typedef struct LeafAhead
 {
 	BlockNumber leaf;
 	int			step;			/* 1: forward, -1: backward */
-	int			next_item;		/* to be asked for */
-	int			nasked;
-	int			ntaken;			/* of them, handed out by the stream */
-	int			last_item;		/* that was fetched */
+	int			next_item;		/* item whose block may be asked for next */
+	int			nasked;			/* blocks asked for */
+	int			ntaken;			/* of these, blocks that the stream has handed
+								 * out */
+	int			last_item;		/* item that was fetched last */
 	AskedBlock	asked[MaxTIDsPerBTreePage];
 } LeafAhead;
 
@@ -92,11 +96,11 @@ typedef struct IndexFetch
 	IndexScanDesc scan;
 	ScanState  *node;
 	const LimitState *limit;	/* above the scan; or NULL */
-	bool		reads_ahead;	/* or does it only read through a ring? */
-	int64		fetches;		/* tuples that were fetched, or are now */
-	int64		misses;			/* pages missed in this pass, or since the
-								 * last leaf without misses */
-	ScanReader *reader;			/* NULL until the pass has missed enough */
+	bool		reads_ahead;	/* false: it only reads through a ring */
+	int64		fetches;		/* tuples fetched, with the present one */
+	int64		misses;			/* pages missed in this pass, or since
+								 * pause_reading_ahead() in this pass */
+	ScanReader *reader;			/* NULL until a pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;
 	int64		misses_at_leaf; /* misses when the stream began */
@@ -107,22 +111,27 @@ typedef struct IndexFetch
 static const TableAmRoutine *heap = NULL;
 static TableAmRoutine our_routine;
 
-/* Has nothing but a pointer to our routine. */
+/* A relation that has nothing but a pointer to our routine. */
 static RelationData our_relation;
 
 /* --- What comes next --- */
 
-/* The number of blocks that a LIMIT above the scan still wants, as far as we know. */
+/*
+ * About how many blocks does the LIMIT above the scan still want?  That is
+ * computed from the fetches for each row so far.
+ */
 static int64
 blocks_wanted(const IndexFetch *fetch)
 {
 	const LimitState *limit = fetch->limit;
-	int64		rows;
+	double		rows;
+	double		fetches;
 
 	if (limit == NULL || limit->noCount)
 		return PG_INT64_MAX;
-	rows = limit->count + limit->offset - limit->position;
-	return Max(1, rows * fetch->fetches / (limit->position + 1));
+	rows = (double) limit->count + limit->offset - limit->position;
+	fetches = rows * fetch->fetches / (limit->position + 1);
+	return (int64) Max(1, Min(fetches, (double) PG_INT32_MAX));
 }
 
 /* Must the heap be visited for an item on this block? */
@@ -134,8 +143,8 @@ visits_heap(IndexFetch *fetch, BlockNumber block)
 }
 
 /*
- * The stream's callback: the block of the next item of the leaf page, unless it
- * is that of the item before.
+ * The stream's callback: the block of the leaf page's next item that is not on
+ * the block asked for last, and for which the heap must be visited.
  */
 static BlockNumber
 next_block(ReadStream *stream pg_attribute_unused(), void *arg,
@@ -193,7 +202,10 @@ begin_reader(IndexFetch *fetch)
 	scan_begin_index_pass(fetch->reader);
 }
 
-/* Begin to read ahead on the leaf page that the scan is on, from this item on. */
+/*
+ * Begin to read ahead on the leaf page that the scan is on, from the item that
+ * the scan is at.
+ */
 static void
 begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 {
@@ -209,7 +221,7 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 	fetch->ahead->nasked = fetch->ahead->ntaken = 0;
 	fetch->misses_at_leaf = fetch->misses;
 
-	/* To look at the visibility map may block. */
+	/* The callback looks at the visibility map, which may block: no batches. */
 	fetch->stream = ring_begin_stream(fetch->reader->reader.ring,
 									  (full ? READ_STREAM_FULL : READ_STREAM_DEFAULT) |
 									  (fetch->scan->xs_want_itup ? 0 :
@@ -219,7 +231,7 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 	MemoryContextSwitchTo(oldcontext);
 }
 
-/* No page of this leaf's was missed: wait for misses. */
+/* Stop reading ahead until enough pages have been missed again. */
 static void
 pause_reading_ahead(IndexFetch *fetch)
 {
@@ -263,7 +275,10 @@ goes_on(const IndexFetch *fetch, const BTScanPosData *pos)
 		(pos->itemIndex - ahead->last_item) * ahead->step > 0;
 }
 
-/* The buffer of this block, if it is, or is now, being read ahead. */
+/*
+ * The pinned buffer of this block, if the block has been read ahead, or is read
+ * now as the first one of a stream.  Otherwise an invalid buffer.
+ */
 static Buffer
 buffer_ahead(IndexFetch *fetch, BlockNumber block)
 {
@@ -385,10 +400,12 @@ make_routine(void)
 /*
  * index_fetch_attach
  *		Let the fetches of a node's btree scan, which has not fetched a tuple
- *		yet, be ours: let them read ahead, or else only through a ring.
+ *		yet, be ours.  Must be called in the memory context of the query.
  *
- * limit: the LIMIT that gets the node's rows, or NULL.  There is no effect if
- * the fetches are ours already.
+ * limit: the LIMIT that gets the node's rows, or NULL.  reads_ahead: do the
+ * fetches read ahead?  If not, they only read through a ring.  If another
+ * library has wrapped our function, this is called for each row, so there is no
+ * effect if the fetches are ours already, or if the scan holds a heap page.
  */
 void
 index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit,
@@ -397,7 +414,8 @@ index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit,
 	IndexFetch *fetch;
 
 	make_routine();
-	if (scan->xs_heapfetch->rel == &our_relation)
+	if (scan->xs_heapfetch->rel == &our_relation ||
+		BufferIsValid(((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf))
 		return;
 	fetch = palloc0(sizeof(IndexFetch));
 	fetch->heap = *(IndexFetchHeapData *) scan->xs_heapfetch;

@@ -8,14 +8,14 @@
  *
  * A. pg_ringctl.index_read_ahead, or the table's policy, says that its heap
  *	  pages are read ahead;
- * B. somebody has given the size of the ring of the table's scans, the table
- *	  is over the threshold, and so is the number of rows that the planner
- *	  expects.
+ * B. the size of the ring of the table's scans is set, the table is over the
+ *	  threshold, and the planner expects more rows than the number of blocks
+ *	  that stay in the pool before the ring is closed.
  *
- * A scan is left alone, at no cost, if the planner expects no more rows than
- * are fetched before read-ahead begins.  All others are attached at their
- * first call, when they have a scan descriptor, or get one as the node would
- * begin it.
+ * A scan is left alone, at no cost, if the planner expects so few rows that it
+ * can't miss as many pages as must be missed before read-ahead begins.  All
+ * others are attached at their first call.  If a scan has no descriptor by
+ * then, we begin it as the node would.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -74,7 +74,7 @@ indexscan_may_be_taken(const PlanState *ps)
 
 /*
  * indexscan_exclusion
- *		Why the node's scan is left alone; NULL if it may not be.
+ *		Why the node's scan is left alone; NULL if it is not.
  */
 const char *
 indexscan_exclusion(const PlanState *ps)
@@ -99,7 +99,7 @@ forget_limited_scan(void *arg)
 
 /*
  * indexscan_note_limit
- *		The node's rows go to this LIMIT.
+ *		Remember until the query ends that the node's rows go to this LIMIT.
  */
 void
 indexscan_note_limit(PlanState *ps, const LimitState *limit)

@@ -80,8 +80,9 @@ blocks_read(void)
  *		Read blocks into shared buffers.  next_block, which is called as a read
  *		stream's callback, returns the blocks.
  *
- * blocks_total: number of blocks that all processes are to read together,
- * which other sessions see.  *result must be zeroed.
+ * blocks_total: number of blocks that all processes are to read together.
+ * Other sessions see it, and the ring gets no more buffers than that.  *result
+ * must be zeroed.
  */
 void
 load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,

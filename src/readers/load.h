@@ -17,7 +17,8 @@ typedef struct LoadResult
 {
 	int64		blocks;			/* blocks read, or found in shared buffers */
 	int64		blks_read;		/* blocks read */
-	int			ring_buffers;	/* size of the ring at the end; 0: none */
+	int			ring_buffers;	/* size of the ring at the end, or sum of the
+								 * rings of all processes; 0: none */
 	RingCounts	counts;			/* what the ring did */
 } LoadResult;
 

@@ -64,13 +64,15 @@ static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
 
 /*
  * node_take
- *		Take a node: replace its function, number n, by ours[n].
+ *		Take a node: give its function a number n, and replace the function by
+ *		ours[n], which calls taken_node().
  *
  * If the node has a function of ours already, leave the node as it is: the
  * alternatives of a hashed subplan are found twice.  Also leave the node as it
- * is if other functions have all MAX_FUNCTIONS numbers.
+ * is if other functions have all MAX_FUNCTIONS numbers.  Returns whether the
+ * node was taken.
  */
-void
+bool
 node_take(PlanState *ps, TakenNodeMtd taken_node)
 {
 	ExecProcNodeMtd function = ps->ExecProcNodeReal;
@@ -80,11 +82,11 @@ node_take(PlanState *ps, TakenNodeMtd taken_node)
 		   (functions[n].function != function || functions[n].taken_node != taken_node))
 	{
 		if (ours[n] == function)
-			return;
+			return false;
 		n++;
 	}
 	if (n == MAX_FUNCTIONS)
-		return;
+		return false;
 	if (n == node_nfunctions)
 	{
 		functions[n].function = function;
@@ -94,6 +96,7 @@ node_take(PlanState *ps, TakenNodeMtd taken_node)
 	ps->ExecProcNodeReal = ours[n];
 	if (ps->ExecProcNode == function)
 		ps->ExecProcNode = ours[n];
+	return true;
 }
 
 /*

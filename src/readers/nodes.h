@@ -13,17 +13,17 @@
 #include "nodes/execnodes.h"
 
 /*
- * Called when a node that was taken is asked for a row.  n must be passed on
- * to the functions below.
+ * Called when a node that was taken is asked for a row.  n is the number of the
+ * node's own function, and must be passed on to the functions below.
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 
 /*
- * Number of functions that have a number so far; 0 if no node was ever taken.
+ * How many functions have got a number so far; 0 if no node was ever taken.
  */
 extern int	node_nfunctions;
 
-extern void node_take(PlanState *ps, TakenNodeMtd taken_node);
+extern bool node_take(PlanState *ps, TakenNodeMtd taken_node);
 extern bool node_is_taken(const PlanState *ps);
 extern bool node_is_wrapped(const PlanState *ps, int n);
 extern TupleTableSlot *node_call(PlanState *ps, int n);

@@ -100,7 +100,8 @@ prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno)
 
 /*
  * prewarm_get_options
- *		Check the arguments with these numbers, and fill in the options.
+ *		Check the arguments with these numbers, and fill in the options.  Raises
+ *		an error if an argument is null (22004) or not valid (22023).
  */
 void
 prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
@@ -119,8 +120,8 @@ prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
 
 /*
  * prewarm_check_enabled
- *		Raise an error if ring_kb asks for a ring while pg_ringctl is switched
- *		off.
+ *		Raise an error (55000) if ring_kb, which is not 0, asks for a ring while
+ *		pg_ringctl is switched off.
  */
 void
 prewarm_check_enabled(int ring_kb)
@@ -179,8 +180,9 @@ check_mode(PrewarmMode mode, const PrewarmOptions *options)
 
 /*
  * prewarm_check_block
- *		Raise an error if a fork of nblocks blocks does not have this block.
- *		which: what the error calls the block.
+ *		Raise an error (22023) if this fork of the relation, which has nblocks
+ *		blocks, does not have this block.  which: what the error calls the
+ *		block.
  */
 void
 prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,
@@ -303,8 +305,13 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
 
 /*
  * prewarm_read
- *		Read nblocks blocks of the relation into shared buffers; if there is no
- *		ring, only as many of them as fit_take() grants.
+ *		Read nblocks blocks of a fork of the relation, from first_block on, into
+ *		shared buffers; if there is no ring, only as many of them as fit_take()
+ *		grants.
+ *
+ * parallel: the processes that read; see parallel_prewarm_begin().  fit: what
+ * has been granted to this command so far, and is changed.  ring_kb: as in
+ * PrewarmOptions.  *result must be zeroed.
  */
 void
 prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation rel,
@@ -362,7 +369,8 @@ read_job(void *arg)
 
 /*
  * prewarm_put_result
- *		Fill PREWARM_RESULT_COLUMNS columns with the result.
+ *		Fill PREWARM_RESULT_COLUMNS columns with the result.  elapsed_time is
+ *		in ms.
  */
 void
 prewarm_put_result(const LoadResult *result, double elapsed_time, Datum *values)
@@ -424,7 +432,12 @@ prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
  * Reads the blocks of a fork of the relation from first_block to last_block;
  * null stands for the first or last block of the fork.  Returns the number of
  * blocks, how many were found in shared buffers and how many were read, what
- * the ring did, and the elapsed time in ms.  workers: number of parallel
+ * the ring did, and the elapsed time in ms.
+ *
+ * ring: size of the ring; 0 means no ring, -1 the ring that a sequential scan
+ * would get.  mode: "buffer" reads into shared buffers, "read" past them, and
+ * "prefetch" only gives hints to the operating system; with the last two, the
+ * columns of buffers and of the ring are null.  workers: number of parallel
  * workers that help.  fit: what to do if the blocks do not fit into shared
  * buffers.
  */

@@ -20,8 +20,9 @@
 /* Arguments that say how to read. */
 typedef struct PrewarmOptions
 {
-	int			ring_kb;
-	int			workers;
+	int			ring_kb;		/* size of the ring in kB; 0: no ring; -1: the
+								 * ring that a sequential scan would get */
+	int			workers;		/* most parallel workers to start */
 	FitAction	fit;
 } PrewarmOptions;
 

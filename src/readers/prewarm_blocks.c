@@ -9,8 +9,8 @@
  * points to, or those that were in shared buffers before a restart.  The list
  * is an array of any length.  We go through it twice: once to check all
  * blocks, so that a wrong one raises an error before anything is read, and
- * once to read them.  The memory that we allocate depends on the window, not
- * on the length of the list.
+ * once to read them.  Besides the list itself, the memory that we allocate
+ * depends on the window, not on the length of the list.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -108,8 +108,8 @@ next_listed(BlocksJob *job, int64 *block)
 }
 
 /*
- * Raise an error if a listed block does not exist.  After that the relation
- * can't be truncated, because we hold a lock on it.
+ * Raise an error if a listed block does not exist.  We hold a lock on the
+ * relation, so the relation can't be truncated after this check.
  */
 static void
 check_list(BlocksJob *job)

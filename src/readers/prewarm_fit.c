@@ -19,7 +19,7 @@
 
 /*
  * fit_parse
- *		The action with this name.  Raises an error if there is none.
+ *		The action with this name.  Raises an error (22023) if there is none.
  */
 FitAction
 fit_parse(const char *name)

@@ -51,7 +51,7 @@ parse_part(const char *name)
  * parts_parse
  *		The kinds of parts with these names, as a list of PartKind in the order
  *		of the names.  Raises an error if there is no kind with one of these
- *		names.
+ *		names (22023), or if one of them is null (22004).
  */
 List *
 parts_parse(ArrayType *names)

@@ -313,7 +313,10 @@ workers_are_done(ParallelPrewarmShared *shared)
 	return done;
 }
 
-/* Wait until all workers, if they start at all, are done with the range. */
+/*
+ * Wait until all workers are done with the range.  Raises an error if a worker
+ * could not start, or has failed.
+ */
 static void
 wait_until_done(ParallelPrewarm *parallel)
 {
@@ -362,7 +365,8 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 
 /*
  * parallel_prewarm_end
- *		There is nothing more to read.
+ *		There is nothing more to read: wait until the workers have ended, leave
+ *		parallel mode, and free *parallel.
  */
 void
 parallel_prewarm_end(ParallelPrewarm *parallel)

@@ -4,7 +4,7 @@
  *	  The life of a reader of a relation.
  *
  * A reader reads one relation.  It is a scan, a prewarm, or the fetches of
- * TOAST values for a query.  Its life:
+ * TOAST values for a query or a utility command.  Its life:
  *
  *	  make --> begin --> start_pass --> ... --> end
  *	   |         |            ^  |
@@ -116,7 +116,11 @@ count_reader(const Reader *reader)
 	stats_add(reader->kind, reader->relid, &counters);
 }
 
-/* Count what the reader did, and free its ring and the reader itself. */
+/*
+ * Count what the reader did, tell its creator by finished() unless the query
+ * failed, and free its ring and the reader itself.  A reader that never began
+ * is only freed.
+ */
 static void
 finish_reader(Reader *reader, bool failed)
 {

@@ -19,9 +19,10 @@
  * the only thing that a worker and its leader both know of the query.  The
  * leader waits for all workers of the query, and then removes the query's
  * entries from the list.  If a query fails, its entries are removed when its
- * memory is freed; if another parallel query of the leader runs at that time,
- * when a later one begins.  If a worker is started again, because its Gather
- * is rescanned, it adds to its old entry.
+ * memory is freed.  But if another parallel query of the leader runs at that
+ * time, they are removed when a parallel query begins while no other one runs.
+ * If a worker is started again, because its Gather is rescanned, it adds to its
+ * old entry.
  *
  * A leader writes its pid into its list when it attaches.  A worker publishes
  * only if its leader's pid is there, because otherwise its entry would never
@@ -45,10 +46,10 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-/* Most entries of a list: 250 kB. */
+/* A list has at most this number of entries, which take 190 kB. */
 #define MAX_PUBLISHED			1000
 
-/* Most entries that are looked at to find the one of a worker and node. */
+/* At most this number of entries are searched for that of a worker and node. */
 #define MAX_PUBLISHED_SEARCHED	256
 
 /* What a worker has published about one node of a plan: an entry of a list. */
@@ -112,7 +113,10 @@ attach_facts(void *arg pg_attribute_unused())
 	}
 }
 
-/* The list of this process's leader; NULL if there is none. */
+/*
+ * The list of this process's leader, or of the process itself if it is no
+ * worker.  NULL if there is no shared memory, or no list for it.
+ */
 static PublishedList *
 leader_list(void)
 {
@@ -357,7 +361,7 @@ facts_remember(const ScanFacts *facts)
 /*
  * facts_remembered
  *		The ScanFacts of the last statement that had any.  The caller must not
- *		change them.
+ *		change them.  They are valid until the next facts_remember().
  */
 List *
 facts_remembered(void)

@@ -15,7 +15,7 @@
 #include "storage/dsm_impl.h"
 
 /*
- * Most scans that are remembered; if there are more, these are the last ones.
+ * At most this number of scans are remembered: the last ones.
  */
 #define MAX_REMEMBERED_SCANS	1000
 

@@ -3,8 +3,8 @@
  * scan_reader.c
  *	  The readers of scans, and their passes.
  *
- * These are scans of plan nodes (sequential, TID range, bitmap heap and index
- * scans) and of utility commands.  A pass of an attached scan:
+ * The scans are those of plan nodes (sequential, TID range, bitmap heap and
+ * index scans) and of utility commands.  A pass of an attached scan:
  *
  *	  IDLE ---> READING ---> ASKED_ALL ---> drained: its ring can be lent
  *	    ^          ^ |            |
@@ -226,8 +226,12 @@ end_asking(ScanReader *reader)
 
 /*
  * scan_note_next_block
- *		Called by the streams' callbacks with the block that comes next.
- *		Returns that block.  start: the block that the scan began with.
+ *		The stream asks for this block next; or, if it is invalid, for no more.
+ *		Note that, note how far the scan is, and make a step in sharing if one
+ *		is due.
+ *
+ * Called by the streams' callbacks.  Returns the block.  start: the block that
+ * the scan began with.
  */
 BlockNumber
 scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
@@ -250,8 +254,8 @@ scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
 
 /*
  * scan_pause_reader, scan_resume_reader
- *		The query pauses, and other sessions see exactly how far the scan is;
- *		or the query goes on.
+ *		The query pauses, or goes on.  During the pause the reader's clock is
+ *		stopped, and other sessions see exactly how far the scan is.
  */
 void
 scan_pause_reader(ScanReader *reader)
@@ -328,8 +332,8 @@ get_facts(const ScanReader *reader, ScanFacts *facts)
 
 /*
  * scan_get_facts
- *		What the reader did so far.  Must be called while its query does not
- *		run.
+ *		Set *facts to what the reader did so far.  Must be called while its
+ *		query does not run.
  */
 void
 scan_get_facts(ScanReader *reader, ScanFacts *facts)
@@ -418,7 +422,7 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 		set_node(reader, ps);
 	if (scan != NULL)
 		reader->direction = scan->rs_dir;
-	reader->blocks_to_step = PG_INT32_MAX;
+	reader->blocks_to_step = PG_INT64_MAX;
 	reader_begin(&reader->reader, kind, RelationGetRelid(rel), options);
 	enabled_mark(&reader->enabled);
 	toast_begin(owner, rel);
@@ -427,10 +431,13 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 
 /*
  * scan_begin_reader
- *		Begin the reader of a plan node's scan, with a ring of these options.
- *		Unless it is an index scan, the scan must have its descriptor already.
+ *		Begin the reader of a plan node's scan, with a ring of these options,
+ *		and return the reader.  From now on the scan's TOAST values may go
+ *		through a ring, too.
  *
- * If memory runs out, the reader's resource owner ends the reader.
+ * Unless it is an index scan, the scan must have its descriptor already.
+ * scan_end_query() ends the reader; if the query fails, or memory runs out
+ * here, the reader's resource owner does.
  */
 ScanReader *
 scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
@@ -458,7 +465,7 @@ scan_begin_reader_of_command(ReaderKind kind, const void *command,
 
 /*
  * scan_end_reader
- *		The reader's stream has ended, and all its reads: end the reader.
+ *		The reader's stream and all its reads have ended: end the reader.
  */
 void
 scan_end_reader(ScanReader *reader)

@@ -102,7 +102,7 @@ join_others(ScanReader *reader, BlockNumber next, int64 offset)
 							   scan->rs_base.rs_parallel != NULL, next, offset);
 	MemoryContextSwitchTo(oldcontext);
 	if (reader->share == NULL)
-		reader->blocks_to_step = PG_INT32_MAX;
+		reader->blocks_to_step = PG_INT64_MAX;
 }
 
 /*
@@ -150,7 +150,7 @@ scan_leave_sharing(ScanReader *reader)
 	if (reader->share != NULL)
 		share_leave(reader->share);
 	reader->share = NULL;
-	reader->blocks_to_step = PG_INT32_MAX;
+	reader->blocks_to_step = PG_INT64_MAX;
 	if (reader->reader.ring != NULL)
 		ring_set_sharing(reader->reader.ring, false, 0);
 }

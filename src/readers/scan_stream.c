@@ -12,7 +12,8 @@
  *
  * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
  * export its functions for that, this file has copies of them.  But a scan
- * with a ring reports another block as its position: see report_location().
+ * with a ring reports another block as its position, unless it is parallel: see
+ * report_location().
  * A bitmap heap scan brings its own stream (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
@@ -69,13 +70,13 @@ limit_reached(HeapScanDesc scan)
 }
 
 /*
- * Tell the scans that will start where this one is.  next: the block that the
- * stream asks for.
+ * Report where this scan is, so that later scans can start there.  next: the
+ * block that the stream asks for.
  *
  * heapam.c reports the block that the stream asks for.  A scan that starts
  * there is likely to wait for the page: the stream asks for blocks until it can
  * read many at once, so that for most of the time the block is not even being
- * read.  Many small queries start so, with a LIMIT or EXISTS, and then have to
+ * read.  Many small queries, with a LIMIT or EXISTS, start there, and have to
  * read the page themselves.  So we report a block that the scan got a little
  * earlier, and which is usually still in the ring.  A scan without a ring
  * (reader is NULL), or in observe mode, reports what it would report without
@@ -220,7 +221,8 @@ next_block_parallel_unringed(ReadStream *stream pg_attribute_unused(), void *arg
 
 /*
  * scan_set_stream
- *		Put this stream in the place of the scan's.
+ *		End the scan's stream, and put this one in its place.  From now on the
+ *		scan owns this stream.
  */
 void
 scan_set_stream(HeapScanDesc scan, ReadStream *stream)
@@ -233,7 +235,7 @@ scan_set_stream(HeapScanDesc scan, ReadStream *stream)
 /*
  * scan_set_ring_stream
  *		Let the scan read through its reader's ring, at most max_ahead blocks
- *		ahead.
+ *		ahead; 0 means that only the server and the ring limit this.
  *
  * If the server has read the first blocks, its stream has begun by looking
  * ahead one block.  Our stream need not begin like that once more.
@@ -266,8 +268,13 @@ set_plain_stream(HeapScanDesc scan)
 
 /*
  * scan_prospect
- *		Which ring is there for the scan of this query or utility command, if
- *		any?  If there is none of ours, our work for the scan is done here.
+ *		Will the scan, which is about to start a pass, get a ring?  owner: the
+ *		query's EState, or the utility command.
+ *
+ * If the result is RING_NONE or RING_LEFT_TO_SERVER, all our work for the scan
+ * is done here: a scan that is to have no ring gets a stream without the ring
+ * that the server gave it, and the scan's TOAST values may get a ring.
+ * Otherwise the caller must begin a reader.
  */
 RingProspect
 scan_prospect(HeapScanDesc scan, const void *owner)

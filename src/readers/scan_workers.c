@@ -51,8 +51,8 @@ discard_of_failed(void)
 
 /*
  * The query's memory is about to be freed, with this ParallelQuery in it.  If
- * the query failed, its workers have exited already; if not, the facts of its
- * workers are still to be collected.
+ * the query failed, no transaction is in progress now, and the query's workers
+ * have exited already.  If not, their facts are still to be collected.
  */
 static void
 forget_parallel_query(void *arg)
@@ -131,7 +131,7 @@ scan_first_gather_call(PlanState *ps, int n)
 
 /*
  * scan_parallel_contexts
- *		The handles of a query's parallel contexts, as a list of OIDs.
+ *		The handles of a query's parallel contexts, as a palloc'd list of OIDs.
  */
 List *
 scan_parallel_contexts(const EState *estate)
@@ -166,8 +166,8 @@ note_uncalled(PlanState *ps, void *context)
 
 /*
  * scan_uncalled
- *		The plan nodes of a query's parallel scans that this process has never
- *		called.
+ *		The plan node IDs of a query's parallel scans that this process has
+ *		never called, as a palloc'd set.
  */
 Bitmapset *
 scan_uncalled(QueryDesc *queryDesc)
@@ -180,7 +180,9 @@ scan_uncalled(QueryDesc *queryDesc)
 
 /*
  * scan_remember_workers
- *		All workers are done: remember what they did.
+ *		All workers of a query are done: remember what they did.  contexts,
+ *		uncalled: what scan_parallel_contexts() and scan_uncalled() returned
+ *		before the query ended; "uncalled" is changed.
  *
  * A scan that the leader has never called may have been counted by no process:
  * see counts_scan().  That is so if the leader had to count it, or if worker 0

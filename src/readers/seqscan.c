@@ -37,8 +37,9 @@
  *	  inited, with a limit		the scan is reading the first blocks
  *	  not inited, with a limit	the scan is at the limit, if it returned no row
  *
- * In the last case the relation has more blocks than the limit.  It does not
- * matter whether the server decrements the limit.
+ * In the last case the relation has more blocks than the limit, so the scan has
+ * not ended.  The server may count the limit down, so we look only at whether
+ * there is a limit, not at its value.
  *
  * A parallel scan has its descriptor before its first call, in the leader and
  * in each worker.  At its first call, each of these processes attaches a ring
@@ -78,8 +79,8 @@ has_limit(HeapScanDesc scan)
 }
 
 /*
- * Is the scan at this limit?  Must be called after the scan has returned no
- * row.
+ * Is the scan at this limit?  Must not be called between the moment at which
+ * the limit is set and the scan's first row: that looks the same.
  */
 static inline bool
 came_to_limit(HeapScanDesc scan)
@@ -219,7 +220,10 @@ attach_now(SeqScanState *node)
 
 /* --- The first calls --- */
 
-/* Has the scan, which was at this block, just left the first block? */
+/*
+ * Has the last call taken the scan beyond the first block of its pass?  was_at:
+ * the block that the scan was at before that call.
+ */
 static inline bool
 left_first_block(HeapScanDesc scan, BlockNumber was_at)
 {
@@ -271,7 +275,9 @@ call_node(PlanState *ps, int n, bool last_try)
 		if (again && !node_is_wrapped(ps, n))
 		{
 			node_restore(ps, n);
-			node_take(ps, seqscan_last_calls);
+			/* If the node is not taken again, nothing would lift the limit. */
+			if (!node_take(ps, seqscan_last_calls))
+				scan->rs_numblocks = InvalidBlockNumber;
 			return ps->ExecProcNodeReal(ps);
 		}
 		scan = (HeapScanDesc) node->ss.ss_currentScanDesc;

@@ -170,7 +170,8 @@ tidrangescan_first_call(PlanState *ps, int n)
 	MemoryContext oldcontext;
 	BlockNumber nblocks;
 
-	if (policy_mode() != MODE_CONTROL ||
+	/* If another library has wrapped our function, this may be a later call. */
+	if (policy_mode() != MODE_CONTROL || node->trss_inScan ||
 		(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL))
 		return node_hand_back(ps, n);
 

@@ -72,7 +72,7 @@ typedef struct SeenToast
 {
 	Oid			toastid;		/* hash key */
 	BlockNumber nblocks;
-	int			looks;			/* since then */
+	int			looks;			/* looks at nblocks since it was set */
 	char		status;			/* hash status */
 } SeenToast;
 
@@ -243,7 +243,11 @@ scanned_blocks(Relation rel)
 	return nblocks != InvalidBlockNumber ? nblocks : RelationGetNumberOfBlocks(rel);
 }
 
-/* The slow path of toast_may_matter(). */
+/*
+ * toast_look_up
+ *		The slow path of toast_may_matter().  Counts as a look at the size that
+ *		the session remembers.
+ */
 bool
 toast_look_up(Relation rel)
 {

@@ -30,9 +30,9 @@ extern bool toast_look_up(Relation rel);
 
 /*
  * toast_may_matter
- *		May the TOAST values of the relation get a ring, for all that this
- *		session knows, although policy_may_matter() is false for the relation?
- *		This is called for every relation of every query.
+ *		As far as this session knows, may the TOAST values of the relation get
+ *		a ring?  If policy_may_matter() is false for a relation of a query,
+ *		this is called for that relation, so it must be cheap.
  */
 static inline bool
 toast_may_matter(Relation rel)

@@ -24,19 +24,19 @@
  * B. When an index is built, the server asks the planner for the number of
  *	  parallel workers, just before the access method scans the table.  It does
  *	  not ask if the access method has no parallel build, or if
- *	  max_parallel_maintenance_workers is 0.  In these cases CREATE INDEX is
- *	  caught by the hook that is called when the index's catalog entry has been
- *	  made.
+ *	  max_parallel_maintenance_workers is 0.  In these cases the scan of CREATE
+ *	  INDEX is caught by the hook that is called when the index's catalog entry
+ *	  has been made, and the scans of other commands are not caught.
  *
  * There is no hook that parallel workers of an index build would call, so each
  * of them reads through the server's ring.
  *
- * Only the command's own scan may be caught.  Before it begins, the server may
- * call a function of the user, to fold an index's predicate, and the function
- * may scan the same table.  If that is a cursor's scan, it outlives the command,
- * and our reader does not.  So when a query starts (executor.c), or another
- * command, all catches of scans are dropped; and the scan of another portal,
- * that is, of a cursor opened before, is not caught.
+ * Only the command's own scan may be caught.  Before that scan begins, the
+ * server may call a function of the user, to fold an index's predicate, and the
+ * function may scan the same table.  The scan of a cursor would outlive the
+ * command, but our reader would not.  So when a query (executor.c) or another
+ * command starts, all catches of scans are dropped.  And the scan of another
+ * portal, that is, of a cursor that was opened before, is not caught.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.
@@ -77,8 +77,9 @@
 
 /*
  * A command that is running, and may have scans or loads to be caught; or any
- * other command that runs in such a one, because it was called for one of its
- * rows.  What the inner command scans is not the outer one's next scan.
+ * command that runs inside such a command, for example in a function that is
+ * called for a row.  The inner command has an entry of its own, so that what it
+ * scans is not taken for the outer command's next scan.
  */
 typedef struct UtilityCommand
 {
@@ -95,9 +96,11 @@ typedef struct UtilityCommand
 } UtilityCommand;
 
 static UtilityCommand *command = NULL;	/* the innermost one */
-static bool watches_objects = false;	/* are our other hooks there? */
+
+/* Are our hooks there: for objects, for the planner, and for COPY? */
+static bool watches_objects = false;
 static bool watches_planner = false;
-static bool watches_permissions = false;	/* is our hook for COPY there? */
+static bool watches_permissions = false;
 
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 static ExecutorCheckPerms_hook_type prev_ExecutorCheckPerms = NULL;
@@ -286,10 +289,10 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 }
 
 /*
- * Let the server tell us of objects that are made, and the planner of relations.
- * Our hooks are there only while a command runs that needs them, because others
- * would pay for them.  If another library has put its hook before ours meanwhile,
- * ours stays.
+ * Let the server tell us of objects that are made, and let the planner tell us
+ * of relations that it looks at.  Our hooks are there only while a command runs
+ * that needs them, because others would pay for them.  If another library has
+ * put its hook before ours meanwhile, ours stays.
  */
 static void
 watch_objects(void)
@@ -327,7 +330,8 @@ unwatch_objects(void)
 
 /*
  * utility_before_run
- *		A query is about to run, and pg_ringctl.write_ring is set.
+ *		A query is about to run, and pg_ringctl.write_ring is set: if the query
+ *		fills a new table, let that load use the ring.
  */
 void
 utility_before_run(QueryDesc *queryDesc)
@@ -432,7 +436,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	PG_END_TRY();
 	end_scans(&this_command);
 	if (command == NULL)
-		unwatch_objects();		/* a hold may have been before our hook */
+		unwatch_objects();		/* once more: while there were TOAST readers,
+								 * heap_am.c's hook may have been before ours */
 }
 
 /* The command commits, and may go on. */

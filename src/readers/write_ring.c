@@ -37,15 +37,17 @@
 #include "utils/relcache.h"
 
 /*
- * The startup function of the receiver that is about to start; the relations
- * that its command makes.
+ * The startup function of the receiver that is about to start, and the
+ * relations that its command has made last, the newest first.
  */
 static void (*receiver_startup) (DestReceiver *self, int operation, TupleDesc typeinfo);
 static const Oid *receiver_made;
 
 /*
- * A bulk insertion that was caught begins: give it a ring of the set size.  If
- * max_ring leaves it too small a ring, it keeps the server's.
+ * A bulk insertion that was caught begins: give it a ring of the set size, but
+ * of no more than max_ring, and of no more than the server allows, which is an
+ * eighth of the pool.  If max_ring leaves it too small a ring, it keeps the
+ * server's.
  */
 static void
 insertion_begun(BulkInsertStateData *bistate)
@@ -63,7 +65,8 @@ insertion_begun(BulkInsertStateData *bistate)
 
 /*
  * write_ring_catch
- *		The relation, which is open and locked, is about to be loaded.
+ *		The relation, which is open and locked, is about to be loaded: let its
+ *		next bulk insertion use the ring that pg_ringctl.write_ring asks for.
  */
 void
 write_ring_catch(Oid relid)
@@ -103,8 +106,9 @@ start_receiver(DestReceiver *self, int operation, TupleDesc typeinfo)
 /*
  * write_ring_catch_at_startup
  *		The query is about to run for a command that writes the query's rows to
- *		a new table.  made: where the relations that the command makes will be
- *		noted, the newest first.
+ *		a new table: call write_ring_catch() when that table is there.  made:
+ *		where the last RELATIONS_OF_TABLE relations that the command has made
+ *		will be noted, the newest first.
  */
 void
 write_ring_catch_at_startup(QueryDesc *queryDesc, const Oid *made)

@@ -29,10 +29,11 @@
 #include "utils/rel.h"
 
 /*
- * A stack of lent buffers.  Some are of finished rings; each of these rings
- * has lent its oldest buffer first.  Others were let go when rings shrank, and
- * hold no page.  As long as no process uses such a buffer, a ring can take it
- * back and needs no victim of the clock sweep.
+ * A stack of lent buffers.  Some are of finished rings, or of the server's own
+ * ring which a ring is about to take over; each of these rings has lent its
+ * oldest buffer first.  Others were let go when rings shrank, and hold no page.
+ * As long as no process uses such a buffer, a ring can take it back and needs
+ * no victim of the clock sweep.
  *
  * A buffer may be in the stack twice: it was let go, came back to a ring as a
  * victim, and was let go again.  If two slots take it back, one of them is
@@ -221,10 +222,10 @@ ring_lend_to_server(BufferAccessStrategy strategy, int most)
 	most = Min(most, strategy->nbuffers);
 	if (strategy->current != 0 || strategy->buffers[0] != InvalidBuffer)
 		return;
+	/* The server takes slot 1 first, and slot 0 last. */
 	for (int n = lent.count - 1; n >= 0 && given < most; n--)
 	{
-		if (is_still_lent(n))	/* the server takes slot 1 first, and slot 0
-								 * last */
+		if (is_still_lent(n))
 			strategy->buffers[++given % strategy->nbuffers] = lent.slots[n].buffer;
 		else
 			memmove(&lent.slots[n], &lent.slots[n + 1],

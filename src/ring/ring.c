@@ -364,7 +364,7 @@ note_asked(Ring *ring, BlockNumber block)
 	if (block != InvalidBlockNumber)
 		*asked_block(ring, counts->blocks++) = block;
 	ring->size.calls_in_revolution++;
-	ring->wal.calls_to_announce++;
+	ring->wal.calls_since_announce++;
 }
 
 /*

@@ -97,10 +97,10 @@ typedef struct RingWal
 	XLogRecPtr	flushed;		/* WAL is known to be flushed up to here */
 	XLogRecPtr	announced;		/* the WAL writer was asked to flush up to
 								 * here */
-	int			calls_to_announce;	/* calls since ring_announce_wal() last
-									 * decided whether to ask it */
-	bool		dirty_seen;		/* was a dirty page in reach since it was last
-								 * asked? */
+	int			calls_since_announce;	/* calls since ring_announce_wal()
+										 * last decided whether to ask the WAL
+										 * writer */
+	bool		dirty_seen;		/* was a dirty page in reach since then? */
 } RingWal;
 
 struct Ring
@@ -301,9 +301,10 @@ exchange_slots(Ring *ring, int a, int b)
 
 /*
  * Is the ring open?  If so, each read takes a buffer from the pool and leaves
- * the page there.  A ring is open for the first reads of a reader that is to
- * leave some pages in the pool, and as long as the server has free buffers, so
- * that no page is evicted.
+ * the page there.  If the reader is to leave some pages in the pool
+ * (leave_first), the ring is open for its first reads.  If the ring is to use
+ * free buffers first (free_first), it is open as long as the server has any,
+ * because then no page is evicted.
  */
 static inline bool
 leaves_buffers(const Ring *ring)
@@ -327,7 +328,10 @@ blocks_remembered(const Ring *ring)
 	return ring->options.window + KEEP_MORE;
 }
 
-/* The entry of reads_log made when "blocks" blocks had been asked for. */
+/*
+ * The last entry of reads_log that was made when no more than "blocks" blocks
+ * had been asked for.
+ */
 static inline int64 *
 logged_reads(const Ring *ring, int64 blocks)
 {

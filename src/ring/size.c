@@ -31,8 +31,8 @@
 #include "ring/ring_private.h"
 
 /*
- * Give up the room for dirty pages when it was not used for more than this
- * number of revolutions.
+ * If the room for dirty pages is not used in this number of whole revolutions,
+ * give it up.
  */
 #define KEEP_FLUSH_ROOM	2
 
@@ -242,13 +242,13 @@ release(Ring *ring, int slotno)
 }
 
 /*
- * Look at "among" slots, from "first" on, and remove from the ring those whose
+ * Look at nslots slots, from "first" on, and remove from the ring those whose
  * buffers can be let go.  Returns how many were removed.
  */
 static int
-take_out(Ring *ring, int first, int among)
+take_out(Ring *ring, int first, int nslots)
 {
-	int			end = first + among;
+	int			end = first + nslots;
 	int			kept = first;
 	int			rest = ring->public->nbuffers - end;
 
@@ -368,9 +368,10 @@ ring_grow_past_pinned(Ring *ring)
 
 /*
  * ring_make_flush_room
- *		WAL would have to be flushed for the next slots.  If the ring may still
- *		grow until one flush serves many pages, let the ring grow instead: the
- *		new slots are taken next.  Returns whether the ring has grown.
+ *		WAL would have to be flushed for the next slots.  If the ring may grow
+ *		by a read or more to hold dirty pages, let the ring grow instead, so
+ *		that one flush serves many pages later: the new slots are taken next.
+ *		Returns whether the ring has grown.
  */
 bool
 ring_make_flush_room(Ring *ring)

@@ -34,12 +34,12 @@
  * found reusable.  When they do, it looks at all slots of that read once more.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
- * If checksums are on, a scan that sets hint bits dirties every page.  When
- * such a page comes into reach, WAL is flushed up to the highest LSN of a
- * whole batch of the pages that come next, so that many pages need only one
- * wait.  Twice in a batch, if dirty pages were in reach, the WAL writer is
- * asked to flush the WAL that this process has written, so that usually no wait
- * is needed.
+ * A scan that sets hint bits dirties every page; if checksums are on, it also
+ * writes WAL for each.  When such a page comes into reach, WAL is flushed up
+ * to the highest LSN of a whole batch of the pages that come next, so that many
+ * pages need only one wait.  Twice in a batch, if dirty pages were in reach,
+ * the WAL writer is asked to flush the WAL that this process has written, so
+ * that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off: its
@@ -74,8 +74,8 @@
 
 /*
  * To put a dirty page off, search for a clean page in as many slots as one
- * read takes, because these may all hold dirty pages that were put off just
- * before, and in this number of slots more.
+ * read takes, and in this number of slots more.  (All slots of one read may
+ * hold dirty pages that were put off just before.)
  */
 #define CLEAN_PROBES	8
 
@@ -221,9 +221,9 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
 
 /*
  * Look at the slot n places ahead, which a read may take soon, and make it
- * reusable if possible.  Returns the LSN up to which WAL must have been
- * flushed, now or already, before the slot's page can be written; invalid if
- * the page needs no flush.
+ * reusable if possible.  Returns the LSN up to which WAL must be flushed
+ * before the slot's page can be written; invalid if the page needs no flush.
+ * This does not say whether WAL is flushed up to there already.
  *
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there
@@ -465,9 +465,9 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 void
 ring_announce_wal(Ring *ring)
 {
-	if (ring->wal.calls_to_announce < FLUSH_BATCH / 2)
+	if (ring->wal.calls_since_announce < FLUSH_BATCH / 2)
 		return;
-	ring->wal.calls_to_announce = 0;
+	ring->wal.calls_since_announce = 0;
 	if (!ring->wal.dirty_seen)
 		return;
 	ring->wal.dirty_seen = false;

@@ -74,8 +74,9 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 }
 
 /*
- * A ring that only observes keeps a buffer that was given to another page.
- * Was that counted, so that the slot has no page of ours any more?
+ * If a buffer of a ring that only observes is given to another page, the loss
+ * is counted, and the slot keeps the buffer, with the tag of that page.  Is
+ * this such a slot?
  */
 static bool
 loss_was_counted(const Ring *ring, const RingSlot *slot)

@@ -29,10 +29,10 @@
  *	  scan less than the slower scan's own reads would.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
- *	  scan's process is waiting for a client, a lock, another process or a
- *	  timeout.  A scan that was seen waiting for one of these does not wait for
- *	  other scans at all: we can't tell how long its process has waited for
- *	  reads.
+ *	  scan's process is waiting for a client, a lock, another process, a
+ *	  timeout or an extension.  A scan that was seen waiting for one of these
+ *	  does not wait for other scans at all: we can't tell how long its process
+ *	  has waited for reads.
  * E. The processes of a parallel scan divide its blocks.  They keep pages for
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
@@ -116,7 +116,7 @@ typedef struct Member
 	pg_atomic_uint32 pace_ns;	/* time for a block; 0: not known yet */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
-										 * something other than a read? */
+										 * what D above names? */
 	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
@@ -404,8 +404,7 @@ share_pause(ShareScan *scan, bool paused)
 
 /*
  * Is the member's process running?  Only then may it help to wait for the
- * member.  If the process waits for something other than a read, remember
- * that: see D above.
+ * member.  If the process waits for what D above names, remember that.
  */
 static bool
 is_running(Member *member)

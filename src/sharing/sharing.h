@@ -19,12 +19,13 @@ typedef struct ShareScan ShareScan;
 /* What a scan has found when it last looked at the other scans. */
 typedef struct ShareState
 {
-	bool		shared;			/* does another scan share reads with it? */
+	bool		shared;			/* do other scans share reads with this one? */
 	bool		wait;			/* does it pay to call share_wait()? */
-	bool		scan_fell_behind;	/* has one just fallen too far behind? */
-	int64		blocks_to_keep; /* how many blocks the last of these scans is
-								 * behind this one; the ring must keep these
-								 * blocks */
+	bool		scan_fell_behind;	/* has another scan just fallen too far
+									 * behind? */
+	int64		blocks_to_keep; /* how many blocks the last of the scans that
+								 * share reads is behind this one; the ring
+								 * must keep these blocks */
 } ShareState;
 
 extern void share_attach(void);

@@ -22,11 +22,12 @@
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
- *	  For s we take the part of the time that its process had no processor.
- *	  But storage that serves two scans as fast as one does not slow the scan
- *	  in front down at all, and we can't tell such storage from other storage.
- *	  So a scan waits only if r is no more than MOST_SLOWER: whatever the
- *	  storage is like, it loses no more than a tenth of its time.
+ *	  For s we take the part of its time in which the process of the scan in
+ *	  front had no processor.  But storage that serves two scans as fast as one
+ *	  does not slow the scan in front down at all, and we can't tell such
+ *	  storage from other storage.  So a scan waits only if r is no more than
+ *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
+ *	  whatever the storage is like.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -68,10 +69,11 @@
 #define BLOCKS_PER_PACE	256
 
 /*
- * While a scan waits, the slower scan should advance by BLOCKS_PER_WAIT blocks
- * (two steps) at most.  So from the length of a wait, we compute a pace of the
- * slower scan: see cost_note_wait().  A wait of LONG_WAIT_MS or less says
- * nothing about the slower scan: its process may just have had no processor.
+ * A wait ends when the slower scan has advanced by BLOCKS_PER_WAIT blocks (two
+ * steps), or earlier.  So the slower scan takes at least the length of the
+ * wait, divided by this number, for a block: see cost_note_wait().  A wait of
+ * LONG_WAIT_MS or less says nothing about the slower scan: its process may just
+ * have had no processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10
@@ -114,8 +116,8 @@ cost_begin(ScanCost *cost, int64 position)
  *		If it is time for a measured read, read this block, which the stream is
  *		about to read, and see how long that takes.
  *
- * The read does not go through shared buffers.  So it is not counted, and it
- * does no harm if the page changes meanwhile.
+ * The read does not go through shared buffers.  So the read is not counted, and
+ * if the page changes meanwhile, that does no harm.
  */
 void
 cost_probe(ScanCost *cost, Relation rel, BlockNumber block)

@@ -6,10 +6,10 @@
  * The log is a circle of entries in shared memory: a new entry takes the place
  * of the oldest one.  The log is made when the first buffer escapes.
  *
- *	      written: the last number that was taken
- *	         |
- *	  +---+--v+---+---+---+---+---+
- *	  | 8 | 9 | 3 | 4 | 5 | 6 | 7 |    number: 1, 2, 3 ...; 0 while it changes
+ *	          written: the last number that was taken
+ *	             |
+ *	  +---+---+--v+---+---+---+---+
+ *	  | 7 | 8 | 9 | 3 | 4 | 5 | 6 |    number: 1, 2, 3 ...; 0 while it changes
  *	  +---+---+---+---+---+---+---+
  *
  * When a buffer escapes from a scan's ring, the scan must not wait for readers

@@ -19,8 +19,9 @@
  * no user can make a session use more.  All segments together take no more
  * than pg_ringctl.max_shared_memory, so that they leave room for others, such
  * as parallel queries.  If there is no room for a ring, the ring is in private
- * memory: it works, but is not shown, and is counted as such.  If there is room
- * for the ring but not for its slots, only the slots are in private memory.
+ * memory: it works, but is not shown.  If there is room for the ring but not
+ * for its slots, only the slots are in private memory.  In both cases the ring
+ * is counted in not_shown.
  *
  * There is no lock.  Only the process itself writes to its segment.  When a
  * ring takes the place of another one, the process sets "shown" to 0, writes
@@ -51,8 +52,9 @@
 #define MAX_SHOWN		16
 
 /*
- * Most slots that these rings have together: 128 kB.  With default settings, a
- * ring that sizes itself may grow to some 2,500 buffers.
+ * Most slots that these rings have together: 128 kB.  With shared_buffers of
+ * 256 MB or more, and default settings otherwise, a ring that sizes itself may
+ * grow to some 2,500 buffers.
  */
 #ifndef MAX_SLOTS
 #define MAX_SLOTS		4096
@@ -189,7 +191,7 @@ segment_is_used(void)
 	return false;
 }
 
-/* Give the segment back, if there is one and no ring uses it.  Does not throw. */
+/* If there is a segment that no ring uses, give it back.  Does not throw. */
 static void
 release_segment(void)
 {

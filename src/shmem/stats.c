@@ -51,7 +51,10 @@
  */
 #define FLUSH_BLOCKS		1000
 
-/* Also flush then if at least this time has passed since the last flush. */
+/*
+ * Also flush at the end of a transaction if this time has passed since the last
+ * flush.
+ */
 #define FLUSH_INTERVAL_MS	1000
 
 /* When there is no room for a row, this percentage of the rows is removed. */
@@ -299,7 +302,7 @@ flush_to_rows(bool add_rows)
 /*
  * Move pending counts to shared memory.  Begin with the rows that exist, so
  * that none of these is removed to make room for a new one.  If only_found is
- * true, do no more than that: it needs no memory.
+ * true, add no new rows, because that needs memory.
  */
 static void
 flush_pending(void *arg)

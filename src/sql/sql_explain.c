@@ -231,7 +231,8 @@ print_facts(ExplainState *es, List *all)
 
 /*
  * Print which ring a scan of the relation would get now.  But for EXPLAIN
- * ANALYZE, if the scan would get a ring, print why it had none.
+ * ANALYZE, if the scan would get a reader, print why it had none.  (A scan that
+ * is left to the server's ring has no reader.)
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
@@ -265,7 +266,10 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, "left before it had read enough");
 }
 
-/* What is printed about the node; the name of its group, but in text. */
+/*
+ * The heading of what is printed about the node: its ring, or what it has read
+ * ahead.
+ */
 static const char *
 group_name(const PlanState *ps)
 {
@@ -274,7 +278,23 @@ group_name(const PlanState *ps)
 		"Read Ahead" : "Ring";
 }
 
-/* Print what the index scan has read ahead; if all is NIL, why it has not. */
+/* Why has the index scan, which may read ahead, not done so, or not yet? */
+static const char *
+why_not_read_ahead(const ExplainState *es, const PlanState *ps)
+{
+	if (policy_mode() == MODE_OBSERVE)
+		return "index scans are not touched in mode observe";
+	if (!es->analyze)
+		return "only after some pages were missed";
+	if (ps->instrument != NULL && ps->instrument->nloops == 0)
+		return "never executed";
+	return "few pages were missed";
+}
+
+/*
+ * Print what the index scan has read ahead, or what its ring did.  If it has no
+ * facts ("all" is NIL), print why.
+ */
 static void
 print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 {
@@ -287,8 +307,8 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 	{
 		if (untouched == NULL)
 			untouched = executor_exclusion(ps);
-		print_none(es, group_name(ps), untouched ? untouched : es->analyze ?
-				   "few pages were missed" : "only after some pages were missed");
+		print_none(es, group_name(ps),
+				   untouched ? untouched : why_not_read_ahead(es, ps));
 		return;
 	}
 	foreach(lc, all)

@@ -26,7 +26,8 @@ PG_FUNCTION_INFO_V1(pg_ringctl_parse_policy);
 
 /*
  * The value of an argument that may be text, an integer or a boolean, as text;
- * NULL if it is null.
+ * NULL if it is null.  Raises an error (42804) if the argument has another
+ * type.  name: what the error calls the argument.
  */
 static char *
 get_setting(FunctionCallInfo fcinfo, int argno, const char *name)

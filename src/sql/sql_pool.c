@@ -9,7 +9,7 @@
  *
  *	    in a ring    a live ring has the buffer in a slot, with the slot's page
  *	    escaped      it has escaped (see the log), and still has the same page
- *	    other        it has some other page, or is free
+ *	    other        neither of these; it may be free
  *
  * Buffer headers are read in the same way as in pg_buffercache: each under its
  * own lock.  So no session is stopped, but the result as a whole does not show
@@ -48,7 +48,7 @@ PG_FUNCTION_INFO_V1(pg_ringctl_map_relation);
 #define RECLAIM_COLUMNS		3
 #define POLLUTION_COLUMNS	7
 
-/* Most lines of the map, and most glyphs in a line. */
+/* The map has at most this number of lines, and of glyphs in a line. */
 #define MAP_HEIGHT			16
 #define MAP_MAX_WIDTH		1000
 
@@ -111,7 +111,7 @@ read_header(Buffer buffer, Header *header)
 	compat_unlock_buf_header(desc, state);
 }
 
-/* Does the buffer still have this page? */
+/* Does the buffer still have this page?  Copies its header in any case. */
 static bool
 has_page(Buffer buffer, const BufferTag *tag, Header *header)
 {
@@ -233,9 +233,12 @@ pg_ringctl_escapes(PG_FUNCTION_ARGS)
 }
 
 /*
- * Evict a buffer that has escaped, unless a process pins it or has used it
- * again.  If the buffer gets another page just before the eviction, that page
- * is evicted, which costs no more than a read.
+ * Evict a buffer that has escaped, unless it was adopted, or a process pins it
+ * or has used it again.  Returns whether it was evicted.  *flushed, which must
+ * be false, is set to true if its page was written.
+ *
+ * If the buffer gets another page just before the eviction, that page is
+ * evicted instead.  That does no harm: it can be read again.
  */
 static bool
 evict_escaped(const Escape *escape, bool *flushed)
@@ -250,8 +253,9 @@ evict_escaped(const Escape *escape, bool *flushed)
 
 /*
  * Evict the buffers that pg_ringctl_escapes() shows, except for those that are
- * pinned or adopted.  If relids is not NIL, evict only buffers of these
- * relations of this database.
+ * pinned, adopted or used again.  relids: the relations of this database whose
+ * buffers are evicted; NIL stands for all relations of all databases.  Returns
+ * a row: how many buffers were evicted, were written, and were left alone.
  */
 static Datum
 reclaim(FunctionCallInfo fcinfo, List *relids)
@@ -303,7 +307,7 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 
 	ring_require_server();
 	leaves = relations_leaves(relid, "pg_ringctl_reclaim", true);
-	/* A partitioned table may have no partition. */
+	/* If a partitioned table has no partition, evict nothing: NIL means all. */
 	return reclaim(fcinfo, leaves != NIL ? leaves : list_make1_oid(relid));
 }
 
@@ -536,7 +540,8 @@ map(FunctionCallInfo fcinfo, int width, const Locators *relation)
 /*
  * pg_ringctl_map(width integer)
  *
- * Returns the picture of the whole buffer pool.
+ * Returns the picture of the whole buffer pool, "width" glyphs to a line.
+ * Raises an error (22023) if width is not between 1 and MAP_MAX_WIDTH.
  */
 Datum
 pg_ringctl_map(PG_FUNCTION_ARGS)
@@ -552,7 +557,7 @@ pg_ringctl_map(PG_FUNCTION_ARGS)
  * pg_ringctl_map_relation(relation regclass, width integer)
  *
  * Returns the same picture, in which the buffers of the relation, or of its
- * partitions, stand out.
+ * partitions, stand out, unless they are in a ring or have escaped.
  */
 Datum
 pg_ringctl_map_relation(PG_FUNCTION_ARGS)
