@@ -681,7 +681,8 @@ sub create_other_functions
 		'has_heaps_routine(regclass) RETURNS boolean',
 		'scan_and_run(regclass, text) RETURNS int',
 		'swap(regclass) RETURNS void',
-		'scans_caught() RETURNS int')
+		'scans_caught() RETURNS int',
+		'use_function(int) RETURNS void')
 	{
 		$node->safe_psql('postgres',
 			"CREATE FUNCTION $function LANGUAGE c AS '$library'");
@@ -797,6 +798,65 @@ sub two_libraries_swap
 		"$name: we leave a table alone that has another routine");
 }
 
+# Another library has functions of its own in so many nodes that there is no number
+# left for the last one of ours.  Its scan is given up in its first blocks, and when
+# it is repeated must go on beyond them.
+sub nodes_of_another_library
+{
+	my ($library) = @_;
+	my $name = 'nodes of another library';
+	my $pages = 5000;    # more than shared_buffers has
+	my $session =
+	  session_with($node, session_preload_libraries => "$library,pg_ringctl");
+
+	load_table($node, 'wrapped', $pages);
+	$session->query_safe('SET synchronize_seqscans = off');
+	foreach my $n (0 .. 14)
+	{
+		$session->query_safe("SELECT use_function($n)");
+		is( scalar(
+				split /\n/, $session->query_safe('SELECT id FROM wrapped')),
+			$pages,
+			"$name: all rows, function $n");
+	}
+	$session->query_safe('SELECT use_function(-1)');
+	is( $session->query_safe(
+			"SELECT string_agg(EXISTS (SELECT 1 FROM wrapped WHERE id >= x)::text, ' ') FROM (VALUES (1), ($pages), ($pages)) v(x)"
+		),
+		'true true true',
+		"$name: a scan that is repeated");
+	$session->quit;
+
+	# Now the other library calls our functions, for each row.
+	$session =
+	  session_with($node, session_preload_libraries => "pg_ringctl,$library");
+	$session->query_safe(
+		'CREATE INDEX ON wrapped (id); ANALYZE wrapped; SET pg_ringctl.index_read_ahead = on; SELECT use_function(0)'
+	);
+	foreach my $scan (
+		q(SELECT id FROM wrapped WHERE ctid >= '(0,0)'),
+		'SELECT id, filler FROM wrapped WHERE id > 0 ORDER BY id')
+	{
+		$session->query_safe(
+			'SET enable_sort = off; SET enable_seqscan = off');
+		$session->query_safe(
+			"SET pg_ringctl.mode = observe; BEGIN; DECLARE c CURSOR FOR $scan"
+		);
+		my $first = $session->query_safe('FETCH 40 FROM c');
+		$session->query_safe(
+			'SET pg_ringctl.mode = control; SET pg_ringctl.scan_threshold = 0'
+		);
+		my $rest = $session->query_safe('FETCH ALL FROM c');
+		$session->query_safe(
+			'COMMIT; RESET pg_ringctl.mode; RESET pg_ringctl.scan_threshold');
+		is( join(' ', map { (split /\|/)[0] } split /\n/, "$first\n$rest"),
+			join(' ', 1 .. $pages),
+			"$name: $scan, which goes through us when it has begun");
+	}
+	$session->quit;
+	$node->safe_psql('postgres', 'DROP TABLE wrapped');
+}
+
 sub other_libraries
 {
 	my $library = compile_other_library();
@@ -819,7 +879,8 @@ sub other_libraries
 		routine_is_put_back($session, $toast, $name);
 		$session->quit;
 	}
+	nodes_of_another_library($library);
 	$node->safe_psql('postgres',
-		'DROP FUNCTION has_heaps_routine, scan_and_run, swap, scans_caught, opens_cursor, run_caught'
+		'DROP FUNCTION has_heaps_routine, scan_and_run, swap, scans_caught, use_function, opens_cursor, run_caught'
 	);
 }

@@ -1,12 +1,14 @@
 /*
- * A library that looks at rd_tableam, scans with heap_getnext(), and puts a
- * routine of its own where it finds another one: for t/031_readers_in_use.pl.
+ * A library that looks at rd_tableam, scans with heap_getnext(), puts a routine
+ * of its own where it finds another one, and functions of its own into the
+ * nodes of scans: for t/031_readers_in_use.pl.
  */
 #include "postgres.h"
 
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
@@ -18,6 +20,9 @@ PG_FUNCTION_INFO_V1(has_heaps_routine);
 PG_FUNCTION_INFO_V1(scan_and_run);
 PG_FUNCTION_INFO_V1(swap);
 PG_FUNCTION_INFO_V1(scans_caught);
+PG_FUNCTION_INFO_V1(use_function);
+
+void		_PG_init(void);
 
 static const TableAmRoutine *found;
 static TableAmRoutine ours;
@@ -84,4 +89,73 @@ Datum
 scans_caught(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(ncaught);
+}
+
+#define FUNCTIONS	15
+
+static ExecProcNodeMtd replaced[FUNCTIONS];
+static int	used = -1;			/* number of the function that is put into
+								 * nodes */
+static ExecutorStart_hook_type prev_ExecutorStart;
+
+#define WRAPPER(n) \
+static TupleTableSlot * \
+wrapper_##n(PlanState *ps) \
+{ \
+	return replaced[n](ps); \
+}
+
+WRAPPER(0)
+WRAPPER(1)
+WRAPPER(2)
+WRAPPER(3)
+WRAPPER(4)
+WRAPPER(5)
+WRAPPER(6)
+WRAPPER(7)
+WRAPPER(8)
+WRAPPER(9)
+WRAPPER(10)
+WRAPPER(11)
+WRAPPER(12)
+WRAPPER(13)
+WRAPPER(14)
+
+static const ExecProcNodeMtd wrappers[FUNCTIONS] = {
+	wrapper_0, wrapper_1, wrapper_2, wrapper_3, wrapper_4, wrapper_5,
+	wrapper_6, wrapper_7, wrapper_8, wrapper_9, wrapper_10, wrapper_11,
+	wrapper_12, wrapper_13, wrapper_14,
+};
+
+/* From now on scans at the top of a plan have this function; -1: their own. */
+Datum
+use_function(PG_FUNCTION_ARGS)
+{
+	used = PG_GETARG_INT32(0);
+	PG_RETURN_VOID();
+}
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	PlanState  *ps;
+
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+	ps = queryDesc->planstate;
+	if (used >= 0 && ps != NULL &&
+		(IsA(ps, SeqScanState) || IsA(ps, TidRangeScanState) || IsA(ps, IndexScanState)))
+	{
+		replaced[used] = ps->ExecProcNodeReal;
+		ps->ExecProcNodeReal = wrappers[used];
+	}
+}
+
+void
+_PG_init(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
 }
