@@ -284,7 +284,7 @@ search_policy(Oid relid, RelationPolicy *policy)
 	label = GetSecurityLabel(&object, LABEL_PROVIDER);
 	if (label != NULL)
 	{
-		PolicySettings settings;
+		PolicyTexts settings;
 
 		policy_split(label, &settings);
 		memset(policy, 0, sizeof(RelationPolicy));

@@ -97,12 +97,12 @@ malformed(const char *label, const char *item, bool twice)
  * raise an error if strict is true, or else ignore it.
  */
 static void
-split_label(const char *label, PolicySettings *settings, bool strict)
+split_label(const char *label, PolicyTexts *settings, bool strict)
 {
 	char	   *rest = pstrdup(label);
 	char	   *item;
 
-	memset(settings, 0, sizeof(PolicySettings));
+	memset(settings, 0, sizeof(PolicyTexts));
 	if (*trim(pstrdup(label)) == '\0')
 		return;					/* sets nothing */
 	while ((item = strsep(&rest, ",")) != NULL)
@@ -128,7 +128,7 @@ split_label(const char *label, PolicySettings *settings, bool strict)
  *		Get the settings in a label, as they are written there.
  */
 void
-policy_split(const char *label, PolicySettings *settings)
+policy_split(const char *label, PolicyTexts *settings)
 {
 	split_label(label, settings, false);
 }
@@ -179,7 +179,7 @@ parse_switch(const char *value)
  *		parameter of the same name takes.
  */
 void
-policy_check_settings(const PolicySettings *settings)
+policy_check_settings(const PolicyTexts *settings)
 {
 	const char *dirty_pages = settings->values[SETS_DIRTY_PAGES];
 
@@ -203,7 +203,7 @@ policy_check_settings(const PolicySettings *settings)
 void
 policy_check_label(const char *label)
 {
-	PolicySettings settings;
+	PolicyTexts settings;
 
 	if (strlen(label) > MAX_LABEL)
 		ereport(ERROR,
@@ -223,7 +223,7 @@ policy_check_label(const char *label)
  * all the same, it is ignored.
  */
 void
-policy_read(const PolicySettings *settings, RelationPolicy *policy)
+policy_read(const PolicyTexts *settings, RelationPolicy *policy)
 {
 	const char *ring = settings->values[SETS_SCAN_RING];
 	const char *threshold = settings->values[SETS_SCAN_THRESHOLD];
@@ -248,9 +248,9 @@ policy_read(const PolicySettings *settings, RelationPolicy *policy)
  *		parameter of the same name.
  */
 void
-policy_spell(const RelationPolicy *policy, PolicySettings *settings)
+policy_spell(const RelationPolicy *policy, PolicyTexts *settings)
 {
-	memset(settings, 0, sizeof(PolicySettings));
+	memset(settings, 0, sizeof(PolicyTexts));
 	if (policy->sets_scan_ring)
 		settings->values[SETS_SCAN_RING] = args_spell_size(policy->scan_ring);
 	if (policy->sets_scan_threshold)
@@ -273,7 +273,7 @@ policy_spell(const RelationPolicy *policy, PolicySettings *settings)
  *		The label of a policy with these settings.
  */
 char *
-policy_write(const PolicySettings *settings)
+policy_write(const PolicyTexts *settings)
 {
 	StringInfoData buf;
 

@@ -28,17 +28,17 @@ typedef enum PolicySetting
 } PolicySetting;
 
 /* The settings of a policy as text; NULL where it has none. */
-typedef struct PolicySettings
+typedef struct PolicyTexts
 {
 	char	   *values[NUM_POLICY_SETTINGS];
-} PolicySettings;
+} PolicyTexts;
 
 extern const char *policy_setting_name(PolicySetting setting);
-extern void policy_split(const char *label, PolicySettings *settings);
+extern void policy_split(const char *label, PolicyTexts *settings);
 extern void policy_check_label(const char *label);
-extern void policy_check_settings(const PolicySettings *settings);
-extern void policy_read(const PolicySettings *settings, RelationPolicy *policy);
-extern void policy_spell(const RelationPolicy *policy, PolicySettings *settings);
-extern char *policy_write(const PolicySettings *settings);
+extern void policy_check_settings(const PolicyTexts *settings);
+extern void policy_read(const PolicyTexts *settings, RelationPolicy *policy);
+extern void policy_spell(const RelationPolicy *policy, PolicyTexts *settings);
+extern char *policy_write(const PolicyTexts *settings);
 
 #endif							/* RINGCTL_POLICY_TEXT_H */

@@ -71,7 +71,7 @@ reader_attach_shared(void)
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	shared_attach();
 	live_attach();
-	share_attach();
+	sharing_attach();
 	stats_attach();
 	MemoryContextSwitchTo(oldcontext);
 	attached = true;

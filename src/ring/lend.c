@@ -117,13 +117,13 @@ lend_make_room(int nbuffers)
 }
 
 /*
- * lend_slots
+ * lend_ring
  *		Lend the buffers of a ring that has finished, the oldest first.  The
  *		newest "keep" buffers are not lent: they stay in the pool.  Empty slots
  *		do not count.
  */
 void
-lend_slots(Ring *ring, int keep)
+lend_ring(Ring *ring, int keep)
 {
 	int			nbuffers = ring->public->nbuffers;
 	int			to_lend = ring->public->occupied - keep;

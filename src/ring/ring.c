@@ -479,7 +479,7 @@ ring_lend(Ring *ring)
 		memcpy(ring->saved_slots, ring->slots, size);
 	}
 	else if (ring->slots != NULL)
-		lend_slots(ring, 0);
+		lend_ring(ring, 0);
 	stop_running(ring, RING_LENT);
 }
 
@@ -545,8 +545,8 @@ ring_close(Ring *ring)
 	if (ring->state != RING_RUNNING)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)
-		lend_slots(ring, sizes_itself(ring) && !ring->ahead.at_end ?
-				   ring->size.server_buffers : 0);
+		lend_ring(ring, sizes_itself(ring) && !ring->ahead.at_end ?
+				  ring->size.server_buffers : 0);
 	stop_running(ring, RING_CLOSED);
 }
 

@@ -371,7 +371,7 @@ extern bool ring_make_flush_room(Ring *ring);
 extern void lend_slot(const RingSlot *slot);
 extern bool lend_take_back(RingSlot *slot);
 extern void lend_make_room(int nbuffers);
-extern void lend_slots(Ring *ring, int keep);
+extern void lend_ring(Ring *ring, int keep);
 extern void lend_cancel_reservation(const Ring *ring);
 extern void lend_fill(Ring *ring);
 

@@ -300,7 +300,7 @@ tend_slot(Ring *ring, int n, Spares *spares)
  * been read and the reader has not got them yet.
  */
 static inline int
-slots_ahead(const Ring *ring)
+slots_pinned_ahead(const Ring *ring)
 {
 	int64		asked = blocks_ahead(ring);
 
@@ -345,7 +345,7 @@ static bool
 put_off(Ring *ring, int n, Spares *spares)
 {
 	if (spares->last_clean == 0)
-		spares->last_clean = ring->public->nbuffers - slots_ahead(ring);
+		spares->last_clean = ring->public->nbuffers - slots_pinned_ahead(ring);
 
 	while (spares->probes < ring->ahead.reach + CLEAN_PROBES && spares->last_clean > ring->ahead.reach)
 	{

@@ -99,7 +99,7 @@ report_escape(const RingSlot *slot, EscapeReason reason)
 		.escaped_at = GetCurrentTimestamp(),
 	};
 
-	escapes_log(&escape);
+	escapes_add(&escape);
 }
 
 /*

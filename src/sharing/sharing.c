@@ -120,7 +120,7 @@ typedef struct Member
 	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
-typedef struct SharePart
+typedef struct SharingPart
 {
 	LWLock		lock;
 	int			nmembers;
@@ -128,7 +128,7 @@ typedef struct SharePart
 								 * not in use */
 	int			nshared;		/* relations with more than one member */
 	Member		members[FLEXIBLE_ARRAY_MEMBER];
-} SharePart;
+} SharingPart;
 
 struct ShareScan
 {
@@ -145,7 +145,7 @@ struct ShareScan
 	ScanCost	cost;
 };
 
-static SharePart *share = NULL;
+static SharingPart *share = NULL;
 static uint32 wait_event = 0;
 
 static int
@@ -157,7 +157,7 @@ members_wanted(void)
 static void
 init_share(void *part)
 {
-	SharePart  *new = part;
+	SharingPart *new = part;
 
 	LWLockInitialize(&new->lock, shared_tranche());
 	new->nmembers = members_wanted();
@@ -172,17 +172,17 @@ init_share(void *part)
 }
 
 /*
- * share_attach
+ * sharing_attach
  *		Attach this process; raises an error if that can't be done.
  */
 void
-share_attach(void)
+sharing_attach(void)
 {
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("RingctlScanSharing");
 	if (share == NULL)
 		share = shared_part(PART_SHARE,
-							offsetof(SharePart, members) +
+							offsetof(SharingPart, members) +
 							members_wanted() * sizeof(Member), init_share);
 }
 

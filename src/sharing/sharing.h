@@ -28,7 +28,7 @@ typedef struct ShareState
 								 * must keep these blocks */
 } ShareState;
 
-extern void share_attach(void);
+extern void sharing_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 							 bool parallel, BlockNumber block, int64 offset);
 extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,

@@ -96,13 +96,13 @@ entry_of(uint64 number)
 }
 
 /*
- * escapes_log
+ * escapes_add
  *		Log that a buffer has escaped.  Does not throw, and takes a lock only
  *		to make the log, or to attach this process to it.  Does nothing if
  *		this process has no shared memory.
  */
 void
-escapes_log(const Escape *escape)
+escapes_add(const Escape *escape)
 {
 	uint64		number;
 	uint64		old;

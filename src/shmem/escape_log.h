@@ -24,7 +24,7 @@ typedef struct Escape
 	TimestampTz escaped_at;
 } Escape;
 
-extern void escapes_log(const Escape *escape);
+extern void escapes_add(const Escape *escape);
 extern int	escapes_read(Escape **escapes);
 extern int64 escapes_dropped(void);
 extern void escapes_reset_dropped(void);

@@ -138,7 +138,7 @@ files_say_off(void)
  * once, not for every scan that this statement begins.
  */
 static bool
-files_said_off(pg_atomic_uint32 *off_count)
+files_last_said_off(pg_atomic_uint32 *off_count)
 {
 	instr_time	now;
 	instr_time	since;
@@ -172,6 +172,6 @@ enabled_look(EnabledMark *mark)
 		(mark->shared_count && pg_atomic_read_u32(mark->shared_count) != mark->off_count))
 		mark->switched_off = true;
 	else if (ConfigReloadPending)
-		mark->switched_off = files_said_off(mark->shared_count);
+		mark->switched_off = files_last_said_off(mark->shared_count);
 	return !mark->switched_off;
 }

@@ -73,7 +73,7 @@ get_setting(FunctionCallInfo fcinfo, int argno, const char *name)
 Datum
 pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 {
-	PolicySettings settings;
+	PolicyTexts settings;
 	RelationPolicy policy = {0};
 
 	args_check_not_null(fcinfo, 0, "relation");
@@ -131,7 +131,7 @@ Datum
 pg_ringctl_parse_policy(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc = results_row_type(fcinfo, NUM_POLICY_SETTINGS);
-	PolicySettings settings;
+	PolicyTexts settings;
 	RelationPolicy policy = {0};
 	Datum		values[NUM_POLICY_SETTINGS] = {0};
 	bool		nulls[NUM_POLICY_SETTINGS];
