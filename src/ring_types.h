@@ -94,6 +94,8 @@ typedef enum RingSlotState
 	SLOT_PINNED,
 	SLOT_ADOPTED,				/* another process uses its page, too */
 	SLOT_DIRTY,
+	SLOT_LOST,					/* the buffer was given to another page; a
+								 * ring that only observes keeps it */
 } RingSlotState;
 
 /* Why a slot's buffer was not reused. */

@@ -190,6 +190,18 @@ empty_slot(Ring *ring, int slot)
 	ring->slots[slot].state = SLOT_FREE;
 }
 
+/*
+ * The slot's buffer was given to another page.  A ring that only observes keeps
+ * the buffer, so the loss must be counted only once.
+ */
+static inline void
+note_loss(Ring *ring, RingSlot *slot)
+{
+	if (slot->state != SLOT_LOST)
+		ring->public->counts.slots_lost++;
+	slot->state = SLOT_LOST;
+}
+
 /* Is this a page of the relation and fork that the stream reads? */
 static inline bool
 tag_is_ours(const Ring *ring, const BufferTag *tag)

@@ -255,14 +255,15 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			ClearBufferTag(&slot->tag); /* the slot keeps the buffer */
 		else if (!BufferTagsEqual(&header->tag, &slot->tag))
 		{
-			ring->public->counts.slots_lost++;
+			note_loss(ring, slot);
 			if (!ring->options.observe)
 				empty_slot(ring, slotno);
 			else
-				slot->tag = header->tag;	/* so that the loss is counted
-											 * once */
+				slot->tag = header->tag;
 			return InvalidXLogRecPtr;
 		}
+		if (slot->state == SLOT_LOST)
+			return InvalidXLogRecPtr;
 
 		if (slot_is_unpinned(ring, slotno))
 		{

@@ -73,18 +73,6 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 	return pinned_by_us ? ESCAPE_PINNED : ESCAPE_ADOPTED;
 }
 
-/*
- * If a buffer of a ring that only observes is given to another page, the loss
- * is counted, and the slot keeps the buffer, with the tag of that page.  Is
- * this such a slot?
- */
-static bool
-loss_was_counted(const Ring *ring, const RingSlot *slot)
-{
-	return ring->options.observe && !tag_is_clear(&slot->tag) &&
-		!tag_is_ours(ring, &slot->tag);
-}
-
 /* Log that the page in the slot has escaped. */
 static void
 report_escape(const RingSlot *slot, EscapeReason reason)
@@ -112,7 +100,7 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 	RingCounts *counts = &ring->public->counts;
 	EscapeReason reason;
 
-	if (slot->buffer == InvalidBuffer || loss_was_counted(ring, slot))
+	if (slot->buffer == InvalidBuffer || slot->state == SLOT_LOST)
 	{
 		counts->fills++;
 		return;
@@ -144,18 +132,15 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 /*
  * The server has rejected the slot's buffer, because its page was dirty.  If
  * that was our page, it has escaped.  If not, the buffer had been given to
- * another page just before.
+ * another page.
  */
 static void
-count_rejection(Ring *ring, const RingSlot *slot)
+count_rejection(Ring *ring, RingSlot *slot)
 {
-	if (loss_was_counted(ring, slot))
-		return;
 	if (!slot_holds_page(slot))
-	{
-		ring->public->counts.slots_lost++;
+		note_loss(ring, slot);
+	if (slot->state == SLOT_LOST)
 		return;
-	}
 	ring->public->counts.escapes_dirty++;
 	report_escape(slot, ESCAPE_DIRTY);
 }
@@ -209,7 +194,7 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 		 */
 		if (slot->buffer != InvalidBuffer &&
 			!(tag_is_clear(&tag) && slot->buffer == buffer))
-			ring->public->counts.slots_lost++;
+			note_loss(ring, slot);
 		if (!ring->options.observe && !tag_is_clear(&tag))
 		{
 			empty_slot(ring, slotno);
@@ -221,7 +206,7 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	slot->buffer = buffer;
 	slot->tag = tag;
 	slot->relid = ring->relid;
-	slot->state = SLOT_FREE;
+	slot->state = tag_is_ours(ring, &tag) || tag_is_clear(&tag) ? SLOT_FREE : SLOT_LOST;
 }
 
 /*
