@@ -19,6 +19,7 @@ slow_reads(200);
 my $node = new_sharing_node('main', effective_io_concurrency => 2);
 
 in_step();
+windows_are_divided();
 all_pinned();
 reads_at_once();
 leaves_hot_pages();
@@ -34,11 +35,11 @@ done_testing();
 
 
 # Scans of several tables share at the same time, and evict nothing that is used.
-# The server's own rings would take 4 * 256 kB.
+# Without rings, they would evict everything.
 sub leaves_hot_pages
 {
 	my $name = 'hot pages';
-	my @hot = map { "hot$_" } 1 .. 4;
+	my @hot = map { "hot$_" } 1 .. 3;
 	my @big = map { "many$_" } 1 .. 3;
 	my $list = join(', ', map { "'$_'::regclass" } @hot);
 	my $count =
@@ -94,7 +95,7 @@ sub two_in_step
 	my ($table, $begin, $middle) = @_;
 	my @sessions = map { session($node) } 0 .. 1;
 	my @pids = map { pid_of($_) } @sessions;
-	my ($lanes, $stands_at, $open) = close_lanes(@pids);
+	my ($lanes, $stands_at, $open, $first) = close_lanes(@pids);
 
 	load_clean_table($table);
 	$open->(0, $_) foreach (1 .. $begin - 1);
@@ -103,7 +104,8 @@ sub two_in_step
 	{
 		# The second one starts a little before the first one's gate.
 		start_query($sessions[$lane],
-			"SELECT $check FROM $table WHERE through_gates(id, $lane + 3)");
+			"SELECT $check FROM $table WHERE through_gates(id, $first + $lane)"
+		);
 		$stands_at->($lane, $begin + $lane);
 	}
 
@@ -164,6 +166,43 @@ sub in_step
 		'2|' . 2 * $pages . '|t|t|0|0',
 		"$name: one has read for both");
 	nothing_is_pinned($node, 'steps', $name);
+}
+
+# Four tables, each with two such scans.  Together they keep no more than the scans
+# of one table may, so a part of that is left for each table, which is less than what
+# is between two gates: no ring keeps that.
+sub windows_are_divided
+{
+	my $name = 'windows';
+	my $begin = 6;
+	my $middle = 12;
+	my @tables = map { "window$_" } 1 .. 4;
+	my @pairs = map { [ two_in_step($_, $begin, $middle) ] } @tables;
+
+	foreach my $gate ($middle .. $middle + 1)
+	{
+		foreach my $pair (@pairs)
+		{
+			my (undef, undef, undef, $stands_at, $open) = @$pair;
+
+			foreach my $lane (0 .. 1)
+			{
+				$open->($lane, $gate + $lane);
+				$stands_at->($lane, $gate + $lane + 1);
+			}
+		}
+	}
+	cmp_ok(ask("SELECT max(ring_buffers) FROM pg_ringctl_rings"),
+		'<', 400, "$name: no ring keeps what is between two gates");
+
+	foreach my $pair (@pairs)
+	{
+		my ($sessions, undef, $lanes) = @$pair;
+
+		$_->quit foreach @$lanes;                      # opens all gates
+		ends_complete($_, $name) foreach @$sessions;
+	}
+	ask("DROP TABLE $_") foreach @tables;
 }
 
 # What is in a ring that is shared may be pinned by others, all of it: then it

@@ -53,6 +53,7 @@ our $all = join('|',
 	$pages, sum_to($pages), $pages * ($pages + 1) * (2 * $pages + 1) / 6);
 
 my ($node, $observer);
+my $next_lane = 3;    # 1 and 2 are those of close_gate()
 
 # In servers that start from now on, every read of a large table takes this number
 # of microseconds.  Without a compiler, skip the whole file.
@@ -212,13 +213,14 @@ sub ends_complete
 	$session->quit;
 }
 
-# Make a lane of gates, all closed, for the scan of each of these processes: lane n
-# is through_gates()'s lane n + 3.  Returns the sessions that hold the lanes, a
-# function that waits until a scan stands at a gate, and one that opens a gate.
+# Make a lane of gates, all closed, for the scan of each of these processes.  Returns
+# the sessions that hold the lanes, a function that waits until a scan stands at a
+# gate, one that opens a gate, and the number of the first lane in through_gates().
 sub close_lanes
 {
 	my (@pids) = @_;
 	my @lanes = map { session($node) } @pids;
+	my $first = $next_lane;
 	my $stands_at = sub {
 		my ($lane, $gate) = @_;
 
@@ -230,16 +232,17 @@ sub close_lanes
 		my ($lane, $gate) = @_;
 
 		$lanes[$lane]->query_safe(
-			'SELECT pg_advisory_unlock(' . ($lane + 3) . ", $gate)");
+			'SELECT pg_advisory_unlock(' . ($first + $lane) . ", $gate)");
 	};
 
+	$next_lane += @lanes;
 	foreach my $lane (0 .. $#lanes)
 	{
 		$lanes[$lane]->query_safe('SELECT pg_advisory_lock('
-			  . ($lane + 3)
+			  . ($first + $lane)
 			  . ", n) FROM generate_series(1, $gates) n");
 	}
-	return (\@lanes, $stands_at, $open);
+	return (\@lanes, $stands_at, $open, $first);
 }
 
 # Make a table of which no page is cached, and whose pages a scan does not dirty, so
