@@ -48,7 +48,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_kb'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, text, text, text, bigint, bigint, integer, text) IS
-'read blocks of a relation through a ring of this size (0: no ring, -1: the ring that a sequential scan would get), with the help of parallel workers; fit: what to do with blocks that do not fit into shared buffers (stop, warn or ignore)';
+'read blocks of a relation through a ring of this size (0: no ring, -1: the ring that a sequential scan would get, or, where that is the server''s own, one that sizes itself), with the help of parallel workers; fit: what to do with blocks that do not fit into shared buffers (stop, warn or ignore)';
 COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, bigint, text, text, bigint, bigint, integer, text) IS
 'read blocks of a relation through a ring of this size in kB';
 
@@ -715,7 +715,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     policies bigint;
 BEGIN
-    IF current_query() !~* 'drop\s+extension[^;]*pg_ringctl' THEN
+    IF (current_query() ~* 'drop\s+extension[^;]*pg_ringctl') IS NOT TRUE THEN
         RETURN;
     END IF;
     SELECT count(*) INTO policies FROM pg_seclabel WHERE provider = 'pg_ringctl';

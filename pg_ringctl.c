@@ -39,6 +39,7 @@
 #include "policies/policies.h"
 #include "params.h"
 #include "ring/ring.h"
+#include "shmem/stats.h"
 #include "readers/executor.h"
 #include "readers/utility.h"
 #include "utils/guc.h"
@@ -124,7 +125,7 @@ define_scan_params(void)
 {
 	DefineCustomEnumVariable("pg_ringctl.mode",
 							 "Sets what pg_ringctl does to scans.",
-							 "\"control\" gives them a ring of the chosen size and keeps it closed; "
+							 "\"control\" gives them a ring of the chosen size and keeps pages from escaping from it; "
 							 "\"observe\" leaves them the server's own ring and behaviour and only counts; "
 							 "\"off\" does not touch them.",
 							 &param_mode, MODE_CONTROL, mode_options,
@@ -139,8 +140,8 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.scan_threshold",
 							"Sets the size above which a relation is scanned through a ring.",
-							"-1 means the size of shared buffers, or, if pg_ringctl.scan_ring is set, "
-							"the server's rule, a quarter of that; 0 means that every relation is scanned through a ring.",
+							"-1 means the size of shared buffers if pg_ringctl.scan_ring is -1, "
+							"or else a quarter of it, as in the server; 0 means that every relation is scanned through a ring.",
 							&param_scan_threshold, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 
@@ -168,19 +169,19 @@ define_scan_params(void)
 	DefineCustomBoolVariable("pg_ringctl.free_buffers_first",
 							 "Lets a scan leave its pages in shared buffers as long as there are free buffers.",
 							 "An empty pool is filled that way, and no page is evicted. "
-							 "Only scans whose ring is chosen, on servers that keep a list of free buffers (17 and 18).",
+							 "Applies only if pg_ringctl chooses the size of the ring, and only on servers that keep a list of free buffers (17 and 18).",
 							 &param_free_buffers_first, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("pg_ringctl.index_read_ahead",
 							 "Lets index scans read the pages of their table ahead.",
-							 "Only btree indexes; as far as effective_io_concurrency lets them.",
+							 "Only scans of btree indexes read ahead. effective_io_concurrency limits how far.",
 							 &param_index_read_ahead, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.index_read_ahead_after",
-							"Sets how many pages of its table an index scan must miss before it reads ahead.",
-							"0 means that it reads ahead from the first page on. For developers.",
+							"Sets how many pages of its table an index scan must miss before it reads ahead or through a ring.",
+							"0 means from the first page on. For developers.",
 							&param_index_read_ahead_after, 16, 0, INT_MAX / 2,
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
@@ -192,9 +193,9 @@ define_scan_params(void)
 							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.headroom",
-							"Sets how many buffers of a ring look-ahead may not pin.",
+							"Sets the number of a ring's buffers that look-ahead must leave unpinned.",
 							"0 means that it may pin the whole ring, as in the server. "
-							"If the statement locks or changes rows, three more buffers may not be pinned.",
+							"If the statement locks or changes rows, look-ahead leaves three more unpinned.",
 							&param_headroom, 2, 0, INT_MAX / 2,
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
@@ -211,7 +212,7 @@ define_system_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.max_ring",
 							"Sets the largest size of a ring, whether the size is asked for or chosen.",
-							"-1 means the server's limit, an eighth of shared buffers.",
+							"-1 means the server's limit, an eighth of shared buffers. No ring has more than half of shared buffers.",
 							&param_max_ring, -1, -1, RING_MAX_KB,
 							PGC_SUSET, GUC_UNIT_KB, check_max_ring, NULL, NULL);
 
@@ -224,14 +225,16 @@ define_system_params(void)
 	DefineCustomIntVariable("pg_ringctl.max_entries",
 							"Sets the number of rows of statistics that are kept.",
 							"There is one for each database, relation and kind of reader. "
-							"When there is no room for another one, the least recently used ones are removed.",
+							"When there is no room for another one, the least recently used ones are removed. "
+							"No more rows are kept than half of pg_ringctl.max_shared_memory holds.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
-							"Sets the limit of the shared memory for statistics, the log of escapes and what parallel workers report.",
+							"Sets the limit of the shared memory that all sessions use together.",
+							"It holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
 							"The limit is read when the first session needs this memory. "
-							"In addition, each session has a segment of 140 kB while it reads through a ring; all these segments together have the same limit.",
+							"In addition, each session has a segment of 132 kB while it reads through a ring. All these segments together have a second limit of the same size.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }
@@ -250,11 +253,12 @@ _PG_init(void)
 
 	/*
 	 * On a server that we don't know, leave all scans alone, and raise no
-	 * error.  Only register the label provider: without our hooks, a SECURITY
-	 * LABEL that names the provider would not do that.
+	 * error.  Only register the label provider, and do it now: without our
+	 * hooks, no SECURITY LABEL command will.
 	 */
 	if (ring_check_server())
 	{
+		stats_init();
 		executor_install_hooks();
 		utility_install_hooks();
 		explain_install_hooks();

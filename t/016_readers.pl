@@ -11,6 +11,8 @@
 #   logical replication are as in the server.
 # - Indexes that are built through a ring are complete, also beside writers, in
 #   parallel, and concurrently.
+# - REPACK (CONCURRENTLY), whose parts must not register what is to be done at exit,
+#   works as the first command of a session.
 # - Parallel scans are counted once, and each process keeps to its ring.
 # - An empty pool gets warm.
 
@@ -49,6 +51,7 @@ my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
 my $streams_bitmaps = $version >= 180000;
 my $copies_partitioned = $version >= 190000;
 my $tid_ranges_are_parallel = $version >= 190000;
+my $repacks_concurrently = $version >= 190000;
 my $has_free_list = $version < 190000;
 
 hot_pages_stay();
@@ -59,6 +62,8 @@ small_tables_are_dumped_through_a_ring();
 row_level_security_and_privileges();
 partitioned_tables();
 indexes_are_complete();
+sessions_do_not_grow();
+repacks_as_first_command() if $repacks_concurrently;
 nothing_is_pinned($node, $_, 'at the end')
   foreach qw(hot varied values_of leaf_1);
 empty_pool_gets_warm();
@@ -573,6 +578,40 @@ sub index_is_complete
 			'',
 			"$name: amcheck finds every row");
 	}
+}
+
+# A scan that is repeated needs no more memory of its own each time.
+sub sessions_do_not_grow
+{
+	my $session =
+	  session_with($node, @library, max_parallel_workers_per_gather => 0);
+	my $scans = 'SELECT sum(id) FROM repeated;' x 20;
+	my $memory =
+	  q(SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name ~ '^pg_ringctl');
+
+	load_table($node, 'repeated', $pages);
+	$session->query_safe($scans);
+	my $before = $session->query_safe($memory);
+	$session->query_safe($scans x 4);
+	is($session->query_safe($memory),
+		$before, 'a session that repeats a scan does not grow');
+	$session->quit;
+	$node->safe_psql('postgres', 'DROP TABLE repeated');
+}
+
+sub repacks_as_first_command
+{
+	my $name = 'REPACK (CONCURRENTLY)';
+
+	load_table($node, 'repacked', $pages);
+	$node->safe_psql('postgres',
+		'ALTER TABLE repacked ADD PRIMARY KEY (id); CREATE INDEX ON repacked (filler)'
+	);
+	my $session = session_with($node, @library);
+	$session->query_safe('REPACK (CONCURRENTLY) repacked');
+	$session->quit;
+	is($node->safe_psql('postgres', 'SELECT sum(id) FROM repacked'),
+		sum_to($pages), "$name: its rows are complete");
 }
 
 sub indexes_are_complete

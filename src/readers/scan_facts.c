@@ -20,7 +20,7 @@
  * leader waits for all workers of the query, and then removes the query's
  * entries from the list.  If a query fails, its entries are removed when its
  * memory is freed.  But if another parallel query of the leader runs at that
- * time, they are removed when a parallel query begins while no other one runs.
+ * time, the entries stay until a parallel query begins while no other one runs.
  * If a worker is started again, because its Gather is rescanned, it adds to its
  * old entry.
  *
@@ -97,7 +97,7 @@ init_facts(void *memory)
 	}
 }
 
-static void discard_at_exit(int code, Datum arg);
+static void discard_at_exit(void);
 
 static void
 attach_facts(void *arg pg_attribute_unused())
@@ -108,7 +108,7 @@ attach_facts(void *arg pg_attribute_unused())
 					   init_facts);
 	if (!IsParallelWorker() && MyProcNumber >= 0 && MyProcNumber < part->nlists)
 	{
-		before_shmem_exit(discard_at_exit, (Datum) 0);
+		shared_on_exit(discard_at_exit);
 		part->lists[MyProcNumber].leader_pid = MyProcPid;
 	}
 }
@@ -315,7 +315,7 @@ facts_discard(dsm_handle query)
 
 /* The leader exits: remove what its workers have published. */
 static void
-discard_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+discard_at_exit(void)
 {
 	facts_discard(DSM_HANDLE_INVALID);
 	part->lists[MyProcNumber].leader_pid = 0;

@@ -22,11 +22,12 @@
  *	  a query.  From 19 on COPY takes a partitioned table, too; then the scans
  *	  of its leaves are caught.
  * B. When an index is built, the server asks the planner for the number of
- *	  parallel workers, just before the access method scans the table.  It does
- *	  not ask if the access method has no parallel build, or if
- *	  max_parallel_maintenance_workers is 0.  In these cases the scan of CREATE
- *	  INDEX is caught by the hook that is called when the index's catalog entry
- *	  has been made, and the scans of other commands are not caught.
+ *	  parallel workers, just before the access method scans the table.  But if
+ *	  the access method has no parallel build, or if
+ *	  max_parallel_maintenance_workers is 0, it does not ask.  In these cases
+ *	  the scan of CREATE INDEX is caught by the hook that is called when the
+ *	  index's catalog entry has been made, and the scans of other commands are
+ *	  not caught.
  *
  * There is no hook that parallel workers of an index build would call, so each
  * of them reads through the server's ring.
@@ -69,6 +70,7 @@
 #include "readers/utility.h"
 #include "readers/write_ring.h"
 #include "ring/plan.h"
+#include "shmem/area.h"
 #include "tcop/utility.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -132,7 +134,7 @@ scan_begun(TableScanDesc sscan)
 		return;
 	policy_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
 	reader = scan_begin_reader_of_command(command->kind, command, scan, &options);
-	scan_set_ring_stream(reader, options.max_ahead);
+	scan_set_ring_stream(reader);
 }
 
 /* The command is about to scan this relation, which is locked. */
@@ -405,6 +407,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	{
 		if (command == NULL)
 		{
+			unwatch_objects();	/* a command that failed may have left them */
 			process_utility(COMPAT_UTILITY_ARGS);
 			return;
 		}
@@ -413,6 +416,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 			.outer = command
 		};
 	}
+	shared_watch_exit();		/* 19: REPACK (CONCURRENTLY) */
 	ncatches = heap_am_ncatches_made();
 	command = &this_command;
 	if (this_command.copied != NULL)

@@ -34,12 +34,13 @@
 #include "miscadmin.h"
 #include "params.h"
 #include "shmem/area.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
 /* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"11"
+#define RINGCTL_LAYOUT	"12"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
@@ -49,6 +50,7 @@ typedef struct Shared
 	int			tranche;		/* set once, when the segment is created */
 	LWLock		lock;			/* protects area and parts */
 	dsa_handle	area;			/* made by the first process */
+	Size		size_limit;		/* of the area, in bytes; set when it is made */
 	dsa_pointer parts[NUM_SHARED_PARTS];	/* each made by the first process
 											 * that needs it */
 
@@ -63,6 +65,10 @@ static dsa_area *area = NULL;
 /* Did shared_try() fail once? */
 static bool unavailable = false;
 
+/* What to do when this process exits, the last one first. */
+static SharedExit exits[NUM_SHARED_PARTS];
+static int	nexits = 0;
+
 static void
 init_segment(COMPAT_DSM_INIT_PARAMS)
 {
@@ -75,6 +81,43 @@ init_segment(COMPAT_DSM_INIT_PARAMS)
 	for (int i = 0; i < NUM_SHARED_PARTS; i++)
 		state->parts[i] = InvalidDsaPointer;
 	pg_atomic_init_u32(&state->off_count, 0);
+}
+
+static void
+run_exits(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	while (nexits > 0)
+		exits[--nexits] ();
+}
+
+/*
+ * shared_watch_exit
+ *		From now on we are told when this process exits.
+ *
+ * The server's PG_ENSURE_ERROR_CLEANUP() fails if a callback is registered in
+ * its block.  So before the server may come to such a block in which readers
+ * begin, this must be called.
+ */
+void
+shared_watch_exit(void)
+{
+	static bool watched = false;
+
+	if (!watched)
+		before_shmem_exit(run_exits, (Datum) 0);
+	watched = true;
+}
+
+/*
+ * shared_on_exit
+ *		Call this function when this process exits.  Each part may do this
+ *		once, after shared_attach().  Does not throw.
+ */
+void
+shared_on_exit(SharedExit function)
+{
+	Assert(nexits < (int) lengthof(exits));
+	exits[nexits++] = function;
 }
 
 /*
@@ -92,6 +135,7 @@ shared_attach(void)
 	if (shared != NULL)
 		return;
 
+	shared_watch_exit();
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(Shared),
 									 init_segment, &found);
@@ -109,7 +153,8 @@ shared_attach(void)
 		CurrentResourceOwner = NULL;
 		area = dsa_create(state->tranche);
 		CurrentResourceOwner = owner;
-		dsa_set_size_limit(area, (size_t) param_max_shared_memory * 1024);
+		state->size_limit = (Size) param_max_shared_memory * 1024;
+		dsa_set_size_limit(area, state->size_limit);
 		dsa_pin(area);
 		state->area = dsa_get_handle(area);
 	}
@@ -127,6 +172,13 @@ dsa_area *
 shared_area(void)
 {
 	return area;
+}
+
+/* The limit of the area's size, in bytes. */
+Size
+shared_size_limit(void)
+{
+	return shared->size_limit;
 }
 
 int

@@ -29,8 +29,14 @@ typedef enum SharedPart
 /* Initializes a new part.  No other process can see the part yet. */
 typedef void (*SharedInit) (void *part);
 
+/* Called when the process exits, before it detaches from shared memory. */
+typedef void (*SharedExit) (void);
+
+extern void shared_watch_exit(void);
+extern void shared_on_exit(SharedExit function);
 extern void shared_attach(void);
 extern dsa_area *shared_area(void);
+extern Size shared_size_limit(void);
 extern int	shared_tranche(void);
 extern void *shared_part(SharedPart which, Size size, SharedInit init);
 extern void *shared_find_part(SharedPart which);

@@ -33,7 +33,7 @@
 #include "shmem/escape_log.h"
 #include "shmem/area.h"
 
-/* The log has an entry for each buffer, but at most this number: 2 MB. */
+/* The log has an entry for each buffer, but at most this number: 1.8 MB. */
 #define MAX_ENTRIES		32768
 
 typedef struct LogEntry

@@ -25,7 +25,7 @@ typedef struct Escape
 } Escape;
 
 extern void escapes_add(const Escape *escape);
-extern int	escapes_read(Escape **escapes);
+extern int	escapes_read(Escape **result);
 extern int64 escapes_dropped(void);
 extern void escapes_reset_dropped(void);
 

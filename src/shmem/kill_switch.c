@@ -13,9 +13,9 @@
  *	- The backend that runs the scan knows when a reload is pending.  It can't
  *	  reload yet, but it can read the configuration files.
  *
- * The server does not tell parallel workers of reloads, so a worker installs a
- * signal handler.  A worker begins with the value that the postmaster has
- * loaded, and then takes over its leader's value.  If the postmaster's value
+ * Parallel workers ignore SIGHUP, so a worker installs a handler for it.  A
+ * worker begins with the value that the postmaster has loaded, and then takes
+ * over its leader's value.  If the postmaster's value
  * is off and the leader's is on, the leader has not reloaded yet, and the
  * worker acts as if the parameter were off.
  *

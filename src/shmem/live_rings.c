@@ -152,7 +152,7 @@ uncount_segment(void)
 
 /* The process exits: other sessions must not look at its rings any more. */
 static void
-forget_place(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+forget_place(void)
 {
 	pg_atomic_write_u32(&my_place->pid, 0);
 	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
@@ -175,7 +175,7 @@ live_attach(void)
 	if (my_place != NULL || MyProcNumber < 0 || MyProcNumber >= live->nplaces)
 		return;
 
-	before_shmem_exit(forget_place, (Datum) 0);
+	shared_on_exit(forget_place);
 	my_place = &live->places[MyProcNumber];
 	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
 	pg_atomic_write_u32(&my_place->pid, MyProcPid);

@@ -48,6 +48,6 @@ extern int64 live_not_shown(void);
 extern RingPublic *live_public(LiveRing *ring);
 extern RingSlot *live_slots(LiveRing *ring);
 
-extern int	live_read(int pid, bool slots, LiveView **views);
+extern int	live_read(int only_pid, bool slots, LiveView **views);
 
 #endif							/* RINGCTL_LIVE_RINGS_H */

@@ -76,12 +76,6 @@ end_command(void)
 }
 
 static void
-end_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
-{
-	end_command();
-}
-
-static void
 attach_progress(void *arg pg_attribute_unused())
 {
 	if (part != NULL)
@@ -91,7 +85,7 @@ attach_progress(void *arg pg_attribute_unused())
 					   offsetof(ProgressPart, places) +
 					   MaxBackends * sizeof(ProgressPlace), init_progress);
 	if (!IsParallelWorker())
-		before_shmem_exit(end_at_exit, (Datum) 0);
+		shared_on_exit(end_command);
 }
 
 /* The place of a process; NULL if it has none. */

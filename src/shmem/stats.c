@@ -10,10 +10,11 @@
  *	  backend                                 dshash in shared memory
  *	  (relid, kind) -> counts   --flush-->    (datid, relid, kind) -> counters
  *
- * pgstat does the same with the statistics of tables.  A transaction that has
- * read many blocks through rings flushes at once.  The counts of small scans
- * wait until FLUSH_INTERVAL_MS have passed since the last flush, or until the
- * backend exits or reads the statistics itself.
+ * pgstat does the same with the statistics of tables.  At its end, a
+ * transaction flushes if FLUSH_BLOCKS blocks were read, or FLUSH_INTERVAL_MS
+ * have passed, since the last flush.  Otherwise the counts wait for the end of
+ * a later transaction, or until the backend exits or reads the statistics
+ * itself.
  *
  * If a query fails, its readers end while the transaction is aborted.  They
  * flush, too, by the same rules, but at that time memory must not be
@@ -21,9 +22,9 @@
  * begins to read a relation for the first time.  If the row has been removed
  * since then, the counts stay pending.
  *
- * The number of rows is limited.  If there is no room for a row, the 5 % of
- * the rows that were used least recently are removed, as in
- * pg_stat_statements.
+ * The number of rows is limited: by max_entries, and to what half of the shared
+ * area holds.  If there is no room for a row, the 5 % of the rows that were
+ * used least recently are removed, as in pg_stat_statements.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -60,6 +61,9 @@
 /* When there is no room for a row, this percentage of the rows is removed. */
 #define DEALLOC_PERCENT		5
 
+/* Space for a row in the shared area, with the table's buckets and dsa's own. */
+#define ROW_SPACE			320
+
 /* Counts of this backend that are not yet in shared memory. */
 typedef struct PendingKey
 {
@@ -86,8 +90,8 @@ typedef struct Pending
 #include "lib/simplehash.h"
 
 /*
- * If there are more pending entries than this at the end of a transaction, and
- * all were flushed, the entries are removed.  The hash table keeps its memory.
+ * If there are more pending entries than this at the end of a transaction,
+ * flush and remove them.  The hash table keeps its memory.
  */
 #define MAX_PENDING		1000
 
@@ -103,7 +107,7 @@ typedef struct StatsPart
 	LWLock		lock;			/* protects what follows; held exclusively to
 								 * add or remove rows */
 	dshash_table_handle rows;	/* made by the first process */
-	int64		relations;		/* number of rows */
+	int64		nrows;
 	int64		dealloc;		/* rows removed because there was no room */
 	TimestampTz stats_reset;
 } StatsPart;
@@ -123,6 +127,8 @@ static const dshash_parameters rows_params = {
 	.hash_function = dshash_memhash,
 	.copy_function = dshash_memcpy,
 };
+
+static void at_exit(void);
 
 static void
 init_stats(void *memory)
@@ -158,6 +164,14 @@ stats_attach(void)
 	else
 		rows = dshash_attach(shared_area(), &params, part->rows, NULL);
 	LWLockRelease(&part->lock);
+	shared_on_exit(at_exit);
+}
+
+/* The largest number of rows. */
+static int64
+most_rows(void)
+{
+	return Min(param_max_entries, (int64) shared_size_limit() / 2 / ROW_SPACE);
 }
 
 static int
@@ -176,7 +190,7 @@ compare_times(const void *a, const void *b)
 static TimestampTz
 dealloc_horizon(int64 how_many)
 {
-	TimestampTz *times = palloc_extended(part->relations * sizeof(TimestampTz),
+	TimestampTz *times = palloc_extended(part->nrows * sizeof(TimestampTz),
 										 MCXT_ALLOC_HUGE);
 	dshash_seq_status seq;
 	SharedRow  *row;
@@ -184,7 +198,7 @@ dealloc_horizon(int64 how_many)
 	TimestampTz horizon;
 
 	dshash_seq_init(&seq, rows, false);
-	while ((row = dshash_seq_next(&seq)) != NULL && n < part->relations)
+	while ((row = dshash_seq_next(&seq)) != NULL && n < part->nrows)
 		times[n++] = row->used;
 	dshash_seq_term(&seq);
 
@@ -198,9 +212,9 @@ dealloc_horizon(int64 how_many)
 static void
 dealloc_rows(void)
 {
-	int64		excess = part->relations - param_max_entries;
-	int64		left = Max(Max(1, excess + 1),
-						   (int64) param_max_entries * DEALLOC_PERCENT / 100);
+	int64		most = most_rows();
+	int64		left = Max(Max(1, part->nrows - most + 1),
+						   most * DEALLOC_PERCENT / 100);
 	TimestampTz horizon = dealloc_horizon(left);
 	dshash_seq_status seq;
 	SharedRow  *row;
@@ -211,7 +225,7 @@ dealloc_rows(void)
 		if (row->used > horizon)
 			continue;
 		dshash_delete_current(&seq);
-		part->relations--;
+		part->nrows--;
 		part->dealloc++;
 		left--;
 	}
@@ -228,7 +242,7 @@ add_row(const StatsKey *key)
 	bool		found;
 
 	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
-	if (part->relations >= param_max_entries)
+	if (part->nrows >= most_rows())
 		dealloc_rows();
 
 	row = dshash_find_or_insert(rows, key, &found);
@@ -240,7 +254,7 @@ add_row(const StatsKey *key)
 		row->used = GetCurrentTimestamp();
 		/* This row may have existed before, and may have been removed. */
 		counters->stats_reset = part->dealloc > 0 ? row->used : part->stats_reset;
-		part->relations++;
+		part->nrows++;
 	}
 	LWLockRelease(&part->lock);
 	return row;
@@ -342,16 +356,21 @@ is_due(void)
 static void
 at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 {
+	if (pending == NULL)
+		return;
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			if (is_due())
+			if (is_due() || pending->members > MAX_PENDING)
 				flush(false);
-			/* No reader is running, so no entry is needed. */
-			if (!is_pending && pending->members > MAX_PENDING)
+			/* No reader is running.  What can't be flushed is lost. */
+			if (pending->members > MAX_PENDING)
+			{
 				pending_reset(pending);
+				is_pending = false;
+			}
 			break;
 		default:
 			break;
@@ -365,10 +384,24 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
  * transaction.
  */
 static void
-at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+at_exit(void)
 {
+	if (pending == NULL)
+		return;
 	AbortOutOfAnyTransaction();
 	flush(false);
+}
+
+/*
+ * stats_init
+ *		Called once, when the library is loaded, before other files register
+ *		what ends readers before a commit: the server calls the function first
+ *		that was registered last.
+ */
+void
+stats_init(void)
+{
+	RegisterXactCallback(at_end_of_transaction, NULL);
 }
 
 /*
@@ -384,7 +417,7 @@ prepare_row(void *arg)
 
 	if (row == NULL)
 	{
-		if (part->relations >= param_max_entries)
+		if (part->nrows >= most_rows())
 			flush(true);
 		row = add_row(key);
 	}
@@ -406,11 +439,7 @@ stats_prepare(ReaderKind kind, Oid relid)
 	if (!param_track)
 		return;
 	if (pending == NULL)
-	{
 		pending = pending_create(TopMemoryContext, 16, NULL);
-		RegisterXactCallback(at_end_of_transaction, NULL);
-		before_shmem_exit(at_exit, (Datum) 0);
-	}
 	entry = pending_insert(pending, key, &found);
 	if (found)
 		return;
@@ -490,7 +519,7 @@ stats_read_info(StatsInfo *info)
 {
 	flush(false);
 	LWLockAcquire(&part->lock, LW_SHARED);
-	info->relations = part->relations;
+	info->nrows = part->nrows;
 	info->dealloc = part->dealloc;
 	info->stats_reset = part->stats_reset;
 	LWLockRelease(&part->lock);
@@ -523,7 +552,7 @@ stats_reset(Oid datid, Oid relid, int *nrows)
 		if (all)
 		{
 			dshash_delete_current(&seq);
-			part->relations--;
+			part->nrows--;
 			(*nrows)++;
 		}
 		else if ((!OidIsValid(datid) || row->row.key.datid == datid) &&

@@ -64,11 +64,12 @@ typedef struct StatsRow
 /* Numbers about the statistics themselves. */
 typedef struct StatsInfo
 {
-	int64		relations;		/* number of rows, not of relations */
+	int64		nrows;
 	int64		dealloc;		/* rows removed because there was no room */
 	TimestampTz stats_reset;	/* when all rows were last reset */
 } StatsInfo;
 
+extern void stats_init(void);
 extern void stats_attach(void);
 extern void stats_prepare(ReaderKind kind, Oid relid);
 extern void stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters);

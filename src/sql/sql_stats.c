@@ -95,7 +95,7 @@ pg_ringctl_stats_info(PG_FUNCTION_ARGS)
 
 	reader_attach_shared();
 	stats_read_info(&info);
-	values[0] = Int64GetDatum(info.relations);
+	values[0] = Int64GetDatum(info.nrows);
 	values[1] = Int64GetDatum(info.dealloc);
 	values[2] = Int64GetDatum(escapes_dropped());
 	values[3] = Int64GetDatum(live_not_shown());
