@@ -32,8 +32,8 @@
  * A stack of lent buffers.  Some are of finished rings, or of the server's own
  * ring which a ring is about to take over; each of these rings has lent its
  * oldest buffer first.  Others were let go when rings shrank, and hold no page.
- * As long as no process uses such a buffer, a ring can take it back and needs
- * no victim of the clock sweep.
+ * As long as a lent buffer holds what it held when it was lent, a ring can take
+ * it back and needs no victim of the clock sweep.
  *
  * A buffer may be in the stack twice: it was let go, came back to a ring as a
  * victim, and was let go again.  If two slots take it back, one of them is
@@ -55,6 +55,18 @@ is_still_lent(int n)
 	const RingSlot *slot = &lent.slots[n];
 
 	return BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag);
+}
+
+/* Remove the buffers that do not hold any more what they held when lent. */
+static void
+remove_given_away(void)
+{
+	int			kept = 0;
+
+	for (int n = 0; n < lent.count; n++)
+		if (is_still_lent(n))
+			lent.slots[kept++] = lent.slots[n];
+	lent.count = kept;
 }
 
 /*
@@ -117,13 +129,13 @@ lend_make_room(int nbuffers)
 }
 
 /*
- * lend_ring
+ * lend_buffers
  *		Lend the buffers of a ring that has finished, the oldest first.  The
  *		newest "keep" buffers are not lent: they stay in the pool.  Empty slots
  *		do not count.
  */
 void
-lend_ring(Ring *ring, int keep)
+lend_buffers(Ring *ring, int keep)
 {
 	int			nbuffers = ring->public->nbuffers;
 	int			to_lend = ring->public->occupied - keep;
@@ -211,8 +223,8 @@ lend_cancel_reservation(const Ring *ring)
  *		the server needs no other buffers.  A strategy that is in use already
  *		gets none.
  *
- * The buffers stay in the stack.  Those that the server reads into get other
- * pages, and are removed from the stack later because of that.
+ * The buffers stay in the stack.  If the scan goes on, ring_take_over() removes
+ * those that the server has read other pages into.
  */
 void
 ring_lend_to_server(BufferAccessStrategy strategy, int most)
@@ -311,6 +323,7 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 	else
 	{
 		ring->size.taken_over = Min(nslots, ring->options.capacity);
+		remove_given_away();	/* they are among "slots" now */
 		lend_make_room(nslots);
 		for (int i = 0; i < nslots; i++)
 			lend_slot(&slots[i]);

@@ -92,16 +92,14 @@ ring_require_server(void)
 				 errdetail_internal("%s", mismatch)));
 }
 
-/*
- * How many buffers may look-ahead pin?  max_ahead: an additional limit, or 0.
- */
+/* How many buffers may look-ahead pin? */
 static int
-pin_limit(const Ring *ring, int max_ahead)
+pin_limit(const Ring *ring)
 {
 	int			limit = ring->options.capacity - ring->options.headroom;
 
-	if (max_ahead > 0)
-		limit = Min(limit, max_ahead);
+	if (ring->options.max_ahead > 0)
+		limit = Min(limit, ring->options.max_ahead);
 	return Max(1, limit);
 }
 
@@ -204,19 +202,17 @@ set_relation(Ring *ring, Relation rel, ForkNumber forknum)
  *
  * flags, rel, forknum, per_buffer_data_size: as for
  * read_stream_begin_relation(), but the ring's options say whether the stream
- * is for maintenance.  max_ahead: how many buffers the stream looks ahead at
- * most; 0 means that only the server and the ring limit this.  next_block is
- * called with next_block_arg, and returns the block that comes next.  The
- * stream lives in the current memory context.  The caller must end the stream
- * before it calls ring_free().
+ * is for maintenance.  next_block is called with next_block_arg, and returns the
+ * block that comes next.  The stream lives in the current memory context.  The
+ * caller must end the stream before it calls ring_free().
  *
  * To replace the stream, begin another one on the same ring, end the first
  * one, and call ring_start().
  */
 ReadStream *
 ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
-				  int max_ahead, ReadStreamBlockNumberCB next_block,
-				  void *next_block_arg, size_t per_buffer_data_size)
+				  ReadStreamBlockNumberCB next_block, void *next_block_arg,
+				  size_t per_buffer_data_size)
 {
 	ReadStream *stream;
 
@@ -226,7 +222,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	/* The stream asks for the pin limit now, and never again. */
 	if (ring->strategy && !ring->options.observe)
-		ring->strategy->nbuffers = pin_limit(ring, max_ahead);
+		ring->strategy->nbuffers = pin_limit(ring);
 
 	if (ring->options.maintenance)
 		flags |= READ_STREAM_MAINTENANCE;
@@ -239,10 +235,9 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 		ring->strategy->nbuffers = ring->public->nbuffers;
 
 		/*
-		 * Some time after the stream has last waited for a read, each hit
-		 * reduces its look-ahead by one.  After this number of calls without
-		 * a read it does not look ahead any more, and only one block is
-		 * pending.
+		 * In 17 and 18, each hit reduces the stream's look-ahead by one.
+		 * After this number of calls without a read, the stream does not look
+		 * ahead any more, and only one block is pending.
 		 */
 		ring->ahead.calls_to_end_lookahead = compat_hits_end_lookahead() ?
 			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT32_MAX;
@@ -256,9 +251,9 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
  *		one, without a stream.  ring_before_read() must be called for each.
  */
 void
-ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum)
+ring_begin_reads(Ring *ring, Relation rel)
 {
-	set_relation(ring, rel, forknum);
+	set_relation(ring, rel, MAIN_FORKNUM);
 	ring->ahead.reach = 1;
 	ring->ahead.calls_to_end_lookahead = PG_INT32_MAX;
 }
@@ -343,14 +338,20 @@ ring_drop_unconsumed(Ring *ring)
  * ring_count_unringed
  *		This number of blocks was read without a ring.  If there is a ring,
  *		this has no effect: the ring counts its reads itself.
+ *
+ * The caller may have counted pages of other relations, too, so no more blocks
+ * are counted than were asked for.
  */
 void
 ring_count_unringed(Ring *ring, int64 reads)
 {
+	RingCounts *counts = &ring->public->counts;
+
 	if (ring->strategy != NULL)
 		return;
-	ring->public->counts.blks_read += reads;
-	ring->public->counts.fills += reads;
+	reads = Min(reads, counts->blocks - counts->blks_read);
+	counts->blks_read += reads;
+	counts->fills += reads;
 }
 
 /* Note that a block was asked for, or that there is none left to ask for. */
@@ -479,7 +480,7 @@ ring_lend(Ring *ring)
 		memcpy(ring->saved_slots, ring->slots, size);
 	}
 	else if (ring->slots != NULL)
-		lend_ring(ring, 0);
+		lend_buffers(ring, 0);
 	stop_running(ring, RING_LENT);
 }
 
@@ -545,8 +546,8 @@ ring_close(Ring *ring)
 	if (ring->state != RING_RUNNING)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)
-		lend_ring(ring, sizes_itself(ring) && !ring->ahead.at_end ?
-				  ring->size.server_buffers : 0);
+		lend_buffers(ring, sizes_itself(ring) && !ring->ahead.at_end ?
+					 ring->size.server_buffers : 0);
 	stop_running(ring, RING_CLOSED);
 }
 

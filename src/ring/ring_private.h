@@ -27,7 +27,8 @@
  *
  * While a ring runs, other sessions can see its public part and its slots, and
  * its strategy has buffers.  A lent ring has no buffers: the session's next
- * ring may have them.  A ring that only observes never lends its buffers.
+ * ring may have them.  But a ring that only observes keeps its buffers in this
+ * state.
  */
 typedef enum RingState
 {
@@ -121,8 +122,8 @@ struct Ring
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
 	RingSlot   *slots;			/* our copy of the strategy's array; NULL
 								 * unless the ring runs */
-	RingSlot   *saved_slots;	/* slots of an observed ring that is lent, or
-								 * was not started yet */
+	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
+								 * at the moment */
 
 	RingAhead	ahead;
 	RingSize	size;
@@ -218,8 +219,8 @@ keeps_dirty(const Ring *ring)
 }
 
 /*
- * How many blocks were asked for before the one that the reader gets next?
- * That is this block's index for asked_block().
+ * The index, for asked_block(), of the block that the reader gets next: the
+ * number of blocks that were asked for before it.
  */
 static inline int64
 next_to_consume(const Ring *ring)
@@ -383,7 +384,7 @@ extern bool ring_make_flush_room(Ring *ring);
 extern void lend_slot(const RingSlot *slot);
 extern bool lend_take_back(RingSlot *slot);
 extern void lend_make_room(int nbuffers);
-extern void lend_ring(Ring *ring, int keep);
+extern void lend_buffers(Ring *ring, int keep);
 extern void lend_cancel_reservation(const Ring *ring);
 extern void lend_fill(Ring *ring);
 
