@@ -45,6 +45,7 @@
 #include "access/parallel.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "common/heap_am.h"
@@ -64,8 +65,14 @@
 /* The values of a table of fewer blocks are no reason to look at a query. */
 #define TOAST_MIN_BLOCKS	16
 
-/* The real size of a TOAST table is looked at once in this number of scans. */
+/*
+ * The real size of a TOAST table is looked at once in this number of queries and
+ * scans of its owner.
+ */
 #define LOOKS_PER_SIZE		64
+
+/* The session remembers the sizes of this number of TOAST tables. */
+#define MOST_SEEN			1000
 
 /* The size of a TOAST table, as this session has seen it. */
 typedef struct SeenToast
@@ -113,7 +120,7 @@ begin_ring(ToastReader *toast, Relation rel)
 	options.leave_first = 0;	/* they have been left */
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
-	ring_begin_reads(toast->reader.ring, rel, MAIN_FORKNUM);
+	ring_begin_reads(toast->reader.ring, rel);
 	reader_start_pass(&toast->reader, toast->nblocks);
 }
 
@@ -130,8 +137,9 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
  * A tuple of the TOAST table is about to be fetched: let the index scan have
  * the buffer of its block.
  *
- * The page is not pruned.  That would make it dirty, from 19 on even if it has
- * just been loaded, and the ring leaves dirty pages behind.
+ * The page is not pruned.  Pruning would make the page dirty, and this ring
+ * leaves dirty pages behind.  From 19 on, pruning may do that even if there is
+ * nothing to prune, because it sets the visibility map.
  */
 static void
 before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
@@ -228,6 +236,8 @@ known_size(Oid toastid)
 	nblocks = look_at_size(toastid);
 	if (seen == NULL)
 		seen = seen_create(TopMemoryContext, 32, NULL);
+	if (seen->members >= MOST_SEEN)
+		seen_reset(seen);
 	toast = seen_insert(seen, toastid, &found);
 	toast->nblocks = nblocks;
 	toast->looks = 0;
@@ -251,15 +261,11 @@ scanned_blocks(Relation rel)
 bool
 toast_look_up(Relation rel)
 {
-	Oid			toastid = rel->rd_rel->reltoastrelid;
-	SeenToast  *toast;
-
-	if (rel->rd_smgr == NULL ||
+	if (policy_mode() != MODE_CONTROL || RelationUsesLocalBuffers(rel) ||
+		IsCatalogRelation(rel) || rel->rd_smgr == NULL ||
 		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS)
 		return false;
-	toast = seen ? seen_lookup(seen, toastid) : NULL;
-	return toast == NULL || toast->nblocks > (BlockNumber) NBuffers ||
-		++toast->looks >= LOOKS_PER_SIZE;
+	return known_size(rel->rd_rel->reltoastrelid) > (BlockNumber) NBuffers;
 }
 
 /*
@@ -270,7 +276,8 @@ toast_look_up(Relation rel)
  *
  * The relation is locked, so no other session can drop its TOAST table.  If
  * this session already has a reader of the TOAST table, for another scan, that
- * reader serves both scans.
+ * reader serves both scans until the query that made it ends.  From then on the
+ * other scan's values are read without a ring.
  */
 void
 toast_begin(const void *owner, Relation rel)
