@@ -23,8 +23,9 @@ my $pages = 4000;
 my $middle = $pages / 2;
 my $sum = sum_to($pages);
 my $node = new_node('main');
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION pg_ringctl');
+start_with_buffercache($node);
+$node->safe_psql('postgres',
+	'CREATE EXTENSION pg_ringctl; CREATE EXTENSION pg_buffercache');
 
 # Only sessions that say so have the library, and can pass the word on.
 my %with_library = (
@@ -38,6 +39,7 @@ query_that_hears_of_it_from_another_session();
 workers_that_run();
 workers_that_start_later_let_go();
 cursor_that_missed_off_and_on();
+index_scan_lets_go();
 files_that_cannot_be_loaded();
 command_line();
 reload_that_waits();
@@ -269,6 +271,35 @@ sub cursor_that_missed_off_and_on
 	fetch_the_rest($session, 'off and on again');
 	has_let_go('missed', 't',
 		'off and on again: its ring is let go for good');
+}
+
+# An index scan that has read ahead keeps only the page that it is at.
+sub index_scan_lets_go
+{
+	my $session = session_with(
+		$node, %with_library,
+		'pg_ringctl.index_read_ahead' => 'on',
+		'pg_ringctl.index_read_ahead_after' => 0,
+		effective_io_concurrency => 16,
+		enable_seqscan => 'off',
+		enable_bitmapscan => 'off');
+	my $pinned =
+	  q(SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('indexed') AND pinning_backends > 0);
+
+	load_table($node, 'indexed', $pages);
+	$node->safe_psql('postgres', 'CREATE INDEX ON indexed (id)');
+	evict_pages($session, 'indexed');
+	$session->query_safe(
+		'BEGIN; DECLARE c CURSOR FOR SELECT filler FROM indexed WHERE id > 0; MOVE 100 IN c'
+	);
+	cmp_ok($node->safe_psql('postgres', $pinned),
+		'>', 1, 'an index scan has read ahead');
+	switch ($node, 'off');
+	$session->query_safe('MOVE 1 IN c');
+	is($node->safe_psql('postgres', $pinned),
+		1, 'an index scan lets go what it has read ahead');
+	$session->quit;
+	switch ($node, 'on');
 }
 
 # Files that the server will not load do not switch off what is on.

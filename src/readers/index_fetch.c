@@ -198,7 +198,7 @@ begin_reader(IndexFetch *fetch)
 	fetch->reader = scan_begin_reader(READER_INDEXSCAN, &fetch->node->ps, &options);
 	fetch->reader->expected = nblocks;
 	if (!fetch->reads_ahead)
-		ring_begin_reads(fetch->reader->reader.ring, fetch->rel, MAIN_FORKNUM);
+		ring_begin_reads(fetch->reader->reader.ring, fetch->rel);
 	scan_begin_index_pass(fetch->reader);
 }
 
@@ -226,7 +226,7 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 									  (full ? READ_STREAM_FULL : READ_STREAM_DEFAULT) |
 									  (fetch->scan->xs_want_itup ? 0 :
 									   COMPAT_READ_STREAM_BATCHING),
-									  fetch->rel, MAIN_FORKNUM, 0, next_block, fetch, 0);
+									  fetch->rel, MAIN_FORKNUM, next_block, fetch, 0);
 	ring_start(fetch->reader->reader.ring);
 	MemoryContextSwitchTo(oldcontext);
 }
@@ -325,9 +325,13 @@ before_fetch(IndexFetch *fetch, BlockNumber block)
 	Buffer		buffer;
 
 	if (compat_fetch_holds_block(&fetch->heap, block) ||
-		fetch->misses < param_index_read_ahead_after ||
-		!enabled_still(&fetch->enabled))
+		fetch->misses < param_index_read_ahead_after)
 		return;
+	if (!enabled_still(&fetch->enabled))
+	{
+		end_stream(fetch);
+		return;
+	}
 	buffer = fetch->reads_ahead ? buffer_ahead(fetch, block) : read_through_ring(fetch, block);
 	if (fetch->reader != NULL)
 		ring_count_unringed(fetch->reader->reader.ring,
