@@ -327,7 +327,8 @@ run_query(COMPAT_RUN_PARAMS)
  * client?  A loop in a function runs its query once for each row, or for each
  * few rows.  To let readers go on and pause around each of these runs would
  * cost more than the rows.  So from the fourth run on, until the next statement
- * of the client, the query's readers are left as they are.
+ * of the client, nothing is done: a reader that the third run has paused stays
+ * paused, and one that begins later runs on between two runs.
  */
 static bool
 is_in_loop(const EState *estate)
@@ -363,6 +364,10 @@ run_and_pause(COMPAT_RUN_PARAMS)
 /*
  * Most queries are run once, to their end.  A cursor's query may be run many
  * times: its readers pause between two runs.
+ *
+ * A query that was run to its end may stay open, too, as long as its portal
+ * does.  So let its readers pause, unless its last part runs when the query is
+ * finished.
  */
 static pg_noinline void
 run_with_readers(COMPAT_RUN_PARAMS)
@@ -377,6 +382,8 @@ run_with_readers(COMPAT_RUN_PARAMS)
 	if (scan_partial_query == queryDesc->estate)
 		scan_partial_query = NULL;
 	run_query(COMPAT_RUN_ARGS);
+	if (scan_nqueries > 0 && !queryDesc->plannedstmt->hasModifyingCTE)
+		scan_set_running(queryDesc->estate, false);
 }
 
 static void

@@ -310,9 +310,9 @@ reader_lend_finished(void)
 
 /*
  * reader_start_clock, reader_stop_clock
- *		Start or stop a reader's clock.  The clock is stopped while the query
- *		is between two fetches from its cursor, and from the end of a pass to
- *		the next rescan.
+ *		Start or stop a reader's clock.  The clock is stopped between two runs
+ *		of the query, and from the end of a pass to the next rescan.  (It may
+ *		not be exact if the query is run in a loop: see is_in_loop().)
  */
 void
 reader_start_clock(Reader *reader)
@@ -336,13 +336,13 @@ reader_stop_clock(Reader *reader)
 }
 
 /*
- * reader_count_scans
- *		Count scans of a relation that had no reader in this process.
+ * reader_count_scan
+ *		Count a scan of a relation that had no reader in this process.
  */
 void
-reader_count_scans(ReaderKind kind, Oid relid, int64 scans)
+reader_count_scan(ReaderKind kind, Oid relid)
 {
-	StatsCounters counters = {.scans = scans,.last_scan = GetCurrentTimestamp()};
+	StatsCounters counters = {.scans = 1,.last_scan = GetCurrentTimestamp()};
 
 	shared_try(attach_shared, NULL);
 	stats_prepare(kind, relid);

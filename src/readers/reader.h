@@ -54,7 +54,7 @@ extern void reader_may_lend(Reader *reader, bool may_lend);
 extern void reader_lend_finished(void);
 extern void reader_start_clock(Reader *reader);
 extern void reader_stop_clock(Reader *reader);
-extern void reader_count_scans(ReaderKind kind, Oid relid, int64 scans);
+extern void reader_count_scan(ReaderKind kind, Oid relid);
 extern const char *reader_kind_name(int32 kind);
 
 #endif							/* RINGCTL_READER_H */

@@ -84,10 +84,7 @@ make_query(const void *owner)
 
 	if (query != NULL)
 		return query;
-	query = MemoryContextAllocExtended(query_context, sizeof(QueryScans),
-									   MCXT_ALLOC_NO_OOM);
-	if (query == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	query = MemoryContextAlloc(query_context, sizeof(QueryScans));
 	PG_TRY();
 	{
 		entry = queries_insert(queries, owner, &found);

@@ -13,7 +13,8 @@
  *
  * The stream asks for the last block before the scan has got all blocks.  Only
  * the scan descriptor shows when the scan has got them: it has no buffer and,
- * except in a bitmap heap scan, is not inited.  Such a scan is drained.  It
+ * except in a bitmap heap scan, is not inited.  (A TID range scan whose range
+ * ends within a page does not come to that.)  Such a scan is drained.  It
  * keeps its ring until the session's next reader begins, and then lends the
  * ring.  If the scan is rescanned, its ring gets buffers again.
  *
@@ -64,9 +65,9 @@ scan_init_readers(void)
 /* --- A pass --- */
 
 /*
- * When the stream has asked for all blocks, the ring may be lent soon.  But
- * not that of a utility command: we do not know when the command frees its
- * scan, so we can't look at the scan to see whether it has got all blocks.
+ * When the stream has asked for all blocks, the ring may be lent soon.  But the
+ * ring of a utility command is not lent: the command frees its scan without
+ * telling us, so we can't look at the scan to see whether it has got all blocks.
  */
 static void
 set_pass(ScanReader *reader, PassState pass)
@@ -270,7 +271,7 @@ scan_pause_reader(ScanReader *reader)
 void
 scan_resume_reader(ScanReader *reader)
 {
-	if (is_drained(reader))
+	if (reader->pass == PASS_ASKED_ALL)
 		return;
 	reader_start_clock(&reader->reader);
 	ring_resume(reader->reader.ring);

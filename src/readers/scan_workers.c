@@ -52,7 +52,8 @@ discard_of_failed(void)
 /*
  * The query's memory is about to be freed, with this ParallelQuery in it.  If
  * the query failed, no transaction is in progress now, and the query's workers
- * have exited already.  If not, their facts are still to be collected.
+ * have exited already.  If it did not fail, what its workers have published has
+ * not been collected yet, and is kept.
  */
 static void
 forget_parallel_query(void *arg)
@@ -100,9 +101,26 @@ has_ring_below(PlanState *ps, void *context)
 	return planstate_tree_walker(ps, has_ring_below, context);
 }
 
+/* The Gather's parallel context; NULL if it has none yet. */
+static ParallelExecutorInfo *
+parallel_context(PlanState *ps)
+{
+	return IsA(ps, GatherState) ? castNode(GatherState, ps)->pei :
+		castNode(GatherMergeState, ps)->pei;
+}
+
+static bool
+has_begun(PlanState *ps)
+{
+	return parallel_context(ps) != NULL ||
+		(IsA(ps, GatherState) ? castNode(GatherState, ps)->initialized :
+		 castNode(GatherMergeState, ps)->initialized);
+}
+
 /*
  * scan_first_gather_call
- *		A Gather is asked for its first row.
+ *		A Gather is asked for its first row.  If another library has wrapped
+ *		our function, also for later ones, for which there is nothing to do.
  *
  * When the Gather has returned the row, it has its parallel context: note the
  * handle under which its workers publish.  If there is no context, or if the
@@ -116,14 +134,13 @@ scan_first_gather_call(PlanState *ps, int n)
 	ParallelQuery *query = NULL;
 
 	node_restore(ps, n);
-	if (policy_mode() != MODE_OFF && has_ring_below(outerPlanState(ps), NULL))
+	if (policy_mode() != MODE_OFF && !has_begun(ps) && has_ring_below(outerPlanState(ps), NULL))
 		query = note_parallel_query(ps->state);
 	slot = node_call(ps, n);
 	if (query == NULL)
 		return slot;
 
-	pei = IsA(ps, GatherState) ? castNode(GatherState, ps)->pei :
-		castNode(GatherMergeState, ps)->pei;
+	pei = parallel_context(ps);
 	if (pei != NULL && pei->pcxt->seg != NULL)
 		query->handle = dsm_segment_handle(pei->pcxt->seg);
 	return slot;
@@ -150,24 +167,35 @@ scan_parallel_contexts(const EState *estate)
 }
 
 /*
- * Note the plan nodes of the parallel scans at or below ps that this process
- * has never called: either this process takes no part in the scans, or the
- * workers had read everything before.
+ * Does this process take no part in the node's parallel scan?  Either it has
+ * never called the node, or the node is an index scan and few pages were missed
+ * here, so that there is no reader.
+ */
+static bool
+takes_no_part(const PlanState *ps)
+{
+	return node_is_taken(ps) ||
+		(executor_reads_ahead(ps) && scan_find_reader(ps) == NULL);
+}
+
+/*
+ * Note the plan nodes of the parallel scans at or below ps in which this
+ * process takes no part.
  */
 static bool
 note_uncalled(PlanState *ps, void *context)
 {
 	Bitmapset **uncalled = context;
 
-	if (node_is_taken(ps) && ps->plan->parallel_aware)
+	if (ps->plan->parallel_aware && takes_no_part(ps))
 		*uncalled = bms_add_member(*uncalled, ps->plan->plan_node_id);
 	return planstate_tree_walker(ps, note_uncalled, context);
 }
 
 /*
  * scan_uncalled
- *		The plan node IDs of a query's parallel scans that this process has
- *		never called, as a palloc'd set.
+ *		The plan node IDs of a query's parallel scans in which this process
+ *		takes no part, as a palloc'd set.
  */
 Bitmapset *
 scan_uncalled(QueryDesc *queryDesc)
@@ -184,9 +212,10 @@ scan_uncalled(QueryDesc *queryDesc)
  *		uncalled: what scan_parallel_contexts() and scan_uncalled() returned
  *		before the query ended; "uncalled" is changed.
  *
- * A scan that the leader has never called may have been counted by no process:
+ * A scan in which the leader takes no part may have been counted by no process:
  * see counts_scan().  That is so if the leader had to count it, or if worker 0
- * had to and has not called the scan either.  Such a scan is counted here.
+ * had to and takes no part either.  Such a scan is counted here, unless it has
+ * no ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)
@@ -209,7 +238,8 @@ scan_remember_workers(List *contexts, Bitmapset *uncalled)
 			{
 				uncalled = bms_del_member(uncalled, facts->plan_node_id);
 				facts->scans = 1;
-				reader_count_scans(facts->kind, facts->relid, 1);
+				if (facts->nbuffers > 0)
+					reader_count_scan(facts->kind, facts->relid);
 			}
 			facts_remember(facts);
 		}
