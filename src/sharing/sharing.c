@@ -126,7 +126,7 @@ typedef struct SharingPart
 	int			nmembers;
 	int			nused;			/* members with this index or a higher one are
 								 * not in use */
-	int			nshared;		/* relations with more than one member */
+	int			nshared;		/* relations with more than one scan */
 	Member		members[FLEXIBLE_ARRAY_MEMBER];
 } SharingPart;
 
@@ -270,16 +270,32 @@ position_for(const RelFileLocator *locator, BlockNumber nblocks, int window,
 	return position;
 }
 
-/* Is this the only member of its relation? */
+/* Are both members processes of parallel scans in the same lock group? */
 static inline bool
-is_alone(const Member *member)
+is_sibling(const Member *a, const Member *b)
 {
-	return &share->members[member->next] == member;
+	return a->parallel && b->parallel && a->lock_group == b->lock_group;
 }
 
-/* Put a new member into the array; NULL if it is full.  The lock is held. */
+/*
+ * Are there two scans of the member's relation?  The processes of one parallel
+ * scan are one.
+ */
+static bool
+is_shared(const Member *member)
+{
+	for (int i = member->next; &share->members[i] != member; i = share->members[i].next)
+		if (!is_sibling(&share->members[i], member))
+			return true;
+	return false;
+}
+
+/*
+ * Put a new member, one of the processes of a parallel scan or not, into the
+ * array; NULL if it is full.  The lock is held.
+ */
 static Member *
-add_member(const RelFileLocator *locator)
+add_member(const RelFileLocator *locator, bool parallel)
 {
 	Member	   *new = NULL;
 	Member	   *other = NULL;
@@ -298,15 +314,18 @@ add_member(const RelFileLocator *locator)
 	if (new == NULL)
 		return NULL;
 	new->locator = *locator;
+	new->parallel = parallel;
+	new->lock_group = my_lock_group();
+	new->next = new - share->members;
 	if (other)
 	{
-		if (is_alone(other))
-			share->nshared++;
+		bool		was_shared = is_shared(other);
+
 		new->next = other->next;
 		other->next = new - share->members;
+		if (!was_shared && is_shared(new))
+			share->nshared++;
 	}
-	else
-		new->next = new - share->members;
 	return new;
 }
 
@@ -336,15 +355,13 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	position = position_for(&rel->rd_locator, nblocks, window, block);
-	member = add_member(&rel->rd_locator);
+	member = add_member(&rel->rd_locator, parallel);
 	if (member != NULL)
 	{
 		member->nblocks = nblocks;
 		member->block = block;
 		member->joined_position = position;
 		member->proc = MyProcNumber;
-		member->lock_group = my_lock_group();
-		member->parallel = parallel;
 		pg_atomic_write_u64(&member->position, (uint64) position);
 		pg_atomic_write_u32(&member->pace_ns, 0);
 		pg_atomic_write_u32(&member->paused, 0);
@@ -377,12 +394,14 @@ share_leave(ShareScan *scan)
 	Member	   *me = scan->member;
 	int			index = me - share->members;
 	int			i = me->next;
+	bool		was_shared;
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	was_shared = is_shared(me);
 	while (share->members[i].next != index)
 		i = share->members[i].next;
 	share->members[i].next = me->next;
-	if (i != index && is_alone(&share->members[i]))
+	if (was_shared && !is_shared(&share->members[i]))
 		share->nshared--;
 	memset(&me->locator, 0, sizeof(RelFileLocator));
 	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
@@ -433,13 +452,6 @@ is_running(Member *member)
 
 /* --- Looking at the other scans --- */
 
-/* Are both members processes of parallel scans in the same lock group? */
-static inline bool
-is_sibling(const Member *a, const Member *b)
-{
-	return a->parallel && b->parallel && a->lock_group == b->lock_group;
-}
-
 /* May this scan wait for the member when the member is too far behind? */
 static inline bool
 may_wait_for(const ShareScan *scan, Member *member)
@@ -480,12 +492,13 @@ look_at_others(ShareScan *scan)
 	{
 		Member	   *member = &share->members[i];
 		int64		behind = scan->position - position_of(member);
-		bool		runs = is_running(member);
+		bool		runs;
 		int64		reach;
 
 		if (pg_atomic_read_u32(&member->paused) != 0 || is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
 			continue;
+		runs = is_running(member);
 		reach = member == scan->last ? MAX_BEHIND(window) : MAX_BEHIND_AGAIN(window);
 		if (member == scan->last && behind > reach && !me->parallel)
 			scan->state.scan_fell_behind = true;

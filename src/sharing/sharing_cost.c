@@ -15,10 +15,10 @@
  *	  other scans.
  * C. Let the scan in front be r times as fast as the last scan.  If the scan
  *	  in front waits, it takes r times as long.  If it does not wait, both
- *	  scans read all blocks themselves.  Let the scan in front wait for reads
- *	  during the part s of its time.  Then the reads of the last scan slow the
- *	  scan in front down by the part s/r at most.  So waiting may pay as long
- *	  as
+ *	  scans read all blocks themselves.  Let s be the part of its time that the
+ *	  scan in front spends on reads.  In the same time, the last scan makes only
+ *	  1/r as many reads.  So its reads slow the scan in front down by s/r at
+ *	  most, and waiting may pay as long as
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
@@ -54,8 +54,8 @@
 
 /*
  * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
- * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that, or
- * STEPS_PER_COSTLY_PROBE if reads cost: the scan waits for these reads.
+ * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.  If reads cost, it is
+ * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
  */
 #define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32
@@ -128,12 +128,6 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 
 	if (--cost->steps_to_probe > 0)
 		return;
-	cost->nprobes++;
-	if (cost->nprobes < PROBES_AT_FIRST)
-		cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
-	else
-		cost->steps_to_probe = cost_of_reads_counts(cost) ?
-			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
 
 	compat_submit_staged();
 	INSTR_TIME_SET_CURRENT(start);
@@ -142,6 +136,13 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 	INSTR_TIME_SUBTRACT(end, start);
 	cost->costly = (uint8) (cost->costly << 1) |
 		(INSTR_TIME_GET_MICROSEC(end) >= READ_COSTS_US ? 1 : 0);
+
+	cost->nprobes++;
+	if (cost->nprobes < PROBES_AT_FIRST)
+		cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
+	else
+		cost->steps_to_probe = cost_of_reads_counts(cost) ?
+			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
 }
 
 /*
