@@ -30,7 +30,7 @@
 /* What pg_ringctl does to scans: pg_ringctl.mode */
 typedef enum ScanMode
 {
-	MODE_CONTROL,				/* their rings are ours, and are kept closed */
+	MODE_CONTROL,				/* their rings are ours, and are kept tight */
 	MODE_OBSERVE,				/* their rings are the server's, and are
 								 * watched */
 	MODE_OFF,					/* the scans are not touched */

@@ -61,7 +61,8 @@ struct HeapAmSwap
 								 * active when the scan begins */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: to be called
 									 * with its state */
-	uint64		number;			/* a catch: number of catches up to it */
+	uint64		number;			/* a catch: they are numbered from 1, in the
+								 * order in which they are made */
 	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
 	void	   *arg;
 	ResourceOwner owner;		/* a hold: owner of the reference; NULL if

@@ -69,10 +69,10 @@ relations_open_to_read(OpenRelation *open, Oid relid)
 	Oid			table = relid;
 	AclResult	aclresult;
 
-	open->lockedTable = InvalidOid;
+	open->locked_table = InvalidOid;
 	if (relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX)
 	{
-		table = open->lockedTable = IndexGetRelation(relid, true);
+		table = open->locked_table = IndexGetRelation(relid, true);
 		if (OidIsValid(table))
 			LockRelationOid(table, AccessShareLock);
 	}
@@ -103,7 +103,7 @@ relations_open_to_read(OpenRelation *open, Oid relid)
 bool
 relations_try_open(OpenRelation *open, Oid relid, Oid table)
 {
-	open->lockedTable = table;
+	open->locked_table = table;
 	if (OidIsValid(table))
 		LockRelationOid(table, AccessShareLock);
 	open->rel = try_relation_open(relid, AccessShareLock);
@@ -332,6 +332,6 @@ void
 relations_close(OpenRelation *open)
 {
 	relation_close(open->rel, AccessShareLock);
-	if (OidIsValid(open->lockedTable))
-		UnlockRelationOid(open->lockedTable, AccessShareLock);
+	if (OidIsValid(open->locked_table))
+		UnlockRelationOid(open->locked_table, AccessShareLock);
 }

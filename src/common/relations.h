@@ -19,7 +19,7 @@
 typedef struct OpenRelation
 {
 	Relation	rel;
-	Oid			lockedTable;	/* the table of an index, which is locked,
+	Oid			locked_table;	/* the table of an index, which is locked,
 								 * too; invalid if rel is not an index */
 } OpenRelation;
 

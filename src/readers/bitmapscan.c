@@ -102,8 +102,7 @@ attach(BitmapHeapScanState *node, BlockNumber nblocks, BlockNumber expected)
 	scan_set_stream(reader->scan,
 					ring_begin_stream(reader->reader.ring,
 									  READ_STREAM_DEFAULT | COMPAT_READ_STREAM_BATCHING,
-									  rel, MAIN_FORKNUM, options.max_ahead,
-									  next_block, reader, sizeof(TBMIterateResult)));
+									  rel, MAIN_FORKNUM, next_block, reader, sizeof(TBMIterateResult)));
 }
 
 /*

@@ -12,10 +12,10 @@
  *	  threshold, and the planner expects more rows than the number of blocks
  *	  that stay in the pool before the ring is closed.
  *
- * A scan is left alone, at no cost, if the planner expects so few rows that it
- * can't miss as many pages as must be missed before read-ahead begins.  All
- * others are attached at their first call.  If a scan has no descriptor by
- * then, we begin it as the node would.
+ * If the planner expects no more rows than the number of pages that must be
+ * missed first (index_read_ahead_after), the scan is left alone.  All others are
+ * attached at their first call.  If a scan has no descriptor by then, we begin
+ * it as the node would.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -52,13 +52,6 @@ index_of(const PlanState *ps)
 		((const IndexOnlyScanState *) ps)->ioss_RelationDesc;
 }
 
-static bool
-orders_by_distance(const PlanState *ps)
-{
-	return IsA(ps, IndexScanState) ? ((const IndexScanState *) ps)->iss_NumOrderByKeys > 0 :
-		((const IndexOnlyScanState *) ps)->ioss_NumOrderByKeys > 0;
-}
-
 /*
  * indexscan_may_be_taken
  *		Does anything ask for read-ahead or a ring for the node's scan?
@@ -82,10 +75,9 @@ indexscan_exclusion(const PlanState *ps)
 	if (!indexscan_may_be_taken(ps))
 		return "pg_ringctl.index_read_ahead is off";
 	/* EXPLAIN alone does not open the index */
-	if (index_of(ps) != NULL &&
-		(index_of(ps)->rd_rel->relam != BTREE_AM_OID || orders_by_distance(ps)))
+	if (index_of(ps) != NULL && index_of(ps)->rd_rel->relam != BTREE_AM_OID)
 		return "not a btree index";
-	if (ps->plan->plan_rows <= param_index_read_ahead_after && param_index_read_ahead_after > 0)
+	if (ps->plan->plan_rows <= param_index_read_ahead_after)
 		return "few rows are expected";
 	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }

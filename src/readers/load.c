@@ -3,10 +3,10 @@
  * load.c
  *	  Read blocks of a relation into shared buffers, through a ring or not.
  *
- * Every kind of prewarm calls load_blocks() when it knows which blocks to
- * read.  load_blocks() begins a stream, and takes and releases each buffer of
- * the stream.  Meanwhile other sessions see the reader's ring, and how far the
- * reader is.
+ * Every prewarm into shared buffers calls load_blocks() when it knows which
+ * blocks to read.  load_blocks() begins a stream, and takes and releases each
+ * buffer of the stream.  Meanwhile other sessions see the reader's ring, and how
+ * far the reader is.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -110,8 +110,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 
 	stream = ring_begin_stream(ring,
 							   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
-							   rel, forknum, options.max_ahead,
-							   next_block_to_load, &load, 0);
+							   rel, forknum, next_block_to_load, &load, 0);
 	read_before = blocks_read();
 	drain(stream, ring, result);
 	reader_hide(reader);

@@ -67,10 +67,8 @@ static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
  *		Take a node: give its function a number n, and replace the function by
  *		ours[n], which calls taken_node().
  *
- * If the node has a function of ours already, leave the node as it is: the
- * alternatives of a hashed subplan are found twice.  Also leave the node as it
- * is if other functions have all MAX_FUNCTIONS numbers.  Returns whether the
- * node was taken.
+ * Leave the node as it is if it has a function of ours already, or if other
+ * functions have all MAX_FUNCTIONS numbers.  Returns whether the node was taken.
  */
 bool
 node_take(PlanState *ps, TakenNodeMtd taken_node)

@@ -23,7 +23,7 @@ typedef struct QueryScans QueryScans;
 /* Where an attached scan is in its pass: see scan_reader.c. */
 typedef enum PassState
 {
-	PASS_IDLE,					/* has not asked for a block yet */
+	PASS_IDLE,					/* no pass is in progress */
 	PASS_READING,
 	PASS_ASKED_ALL,				/* its stream knows that no block is left */
 } PassState;

@@ -35,7 +35,8 @@
  *
  * A. in a rescan, because that starts where the first pass started;
  * B. if its query is run for a limited number of rows, as that of a cursor is,
- *	  or if it is a scan of a utility command;
+ *	  and that of SELECT INTO in PL/pgSQL; or if it is a scan of a utility
+ *	  command;
  * C. if the process holds a lightweight lock, because in that case a wait
  *	  could not be cancelled.  (An index locks a page while it calls a support
  *	  function, which may run a query.)

@@ -72,11 +72,10 @@ limit_reached(HeapScanDesc scan)
  * Report where this scan is, so that later scans can start there.  next: the
  * block that the stream asks for.
  *
- * heapam.c reports the block that the stream asks for.  A scan that starts
- * there is likely to wait for the page: the stream asks for blocks until it can
- * read many at once, so that for most of the time the block is not even being
- * read.  Many small queries, with a LIMIT or EXISTS, start there, and have to
- * read the page themselves.  So we report a block that the scan got a little
+ * heapam.c reports the block that the stream asks for.  The stream collects
+ * several blocks before it starts a read, so for most of the time the read of
+ * this block has not been started.  Many small queries, with a LIMIT or EXISTS,
+ * start at the block, and have to read it themselves.  So we report a block that the scan got a little
  * earlier, and which is usually still in the ring.  A scan without a ring
  * (reader is NULL), or in observe mode, reports what it would report without
  * us.
@@ -233,21 +232,20 @@ scan_set_stream(HeapScanDesc scan, ReadStream *stream)
 
 /*
  * scan_set_ring_stream
- *		Let the scan read through its reader's ring, at most max_ahead blocks
- *		ahead; 0 means that only the server and the ring limit this.
+ *		Let the scan read through its reader's ring.
  *
  * If the server has read the first blocks, its stream has begun by looking
  * ahead one block.  Our stream need not begin like that once more.
  */
 void
-scan_set_ring_stream(ScanReader *reader, int max_ahead)
+scan_set_ring_stream(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 	int			flags = STREAM_FLAGS |
 		(reader->first_blocks > 0 ? READ_STREAM_FULL : 0);
 
 	scan_set_stream(scan, ring_begin_stream(reader->reader.ring, flags,
-											scan->rs_base.rs_rd, MAIN_FORKNUM, max_ahead,
+											scan->rs_base.rs_rd, MAIN_FORKNUM,
 											scan->rs_base.rs_parallel ?
 											next_block_parallel : next_block_serial,
 											reader, 0));

@@ -14,7 +14,7 @@
 #include "ring/plan.h"
 
 extern void scan_set_stream(HeapScanDesc scan, ReadStream *stream);
-extern void scan_set_ring_stream(ScanReader *reader, int max_ahead);
+extern void scan_set_ring_stream(ScanReader *reader);
 extern RingProspect scan_prospect(HeapScanDesc scan, const void *owner);
 
 #endif							/* RINGCTL_SCAN_STREAM_H */

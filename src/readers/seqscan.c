@@ -35,7 +35,8 @@
  *
  *	  not inited, no limit		the scan has not begun
  *	  inited, with a limit		the scan is reading the first blocks
- *	  not inited, with a limit	the scan is at the limit, if it returned no row
+ *	  not inited, with a limit	the scan is at the limit, if the last call
+ *								returned no row
  *
  * In the last case the relation has more blocks than the limit, so the scan has
  * not ended.  The server may count the limit down, so we look only at whether
@@ -79,8 +80,8 @@ has_limit(HeapScanDesc scan)
 }
 
 /*
- * Is the scan at this limit?  Must not be called between the moment at which
- * the limit is set and the scan's first row: that looks the same.
+ * Is the scan at this limit?  Do not call this after the limit was set and
+ * before the node was called: in that state the descriptor looks the same.
  */
 static inline bool
 came_to_limit(HeapScanDesc scan)
@@ -140,7 +141,7 @@ attach_ring(SeqScanState *node, RingOptions *options)
 		scan_begin_pass(reader);
 		scan->rs_prefetch_block = scan->rs_cblock;
 	}
-	scan_set_ring_stream(reader, options->max_ahead);
+	scan_set_ring_stream(reader);
 }
 
 /*

@@ -153,7 +153,7 @@ attach(TidRangeScanState *node, BlockNumber nblocks)
 		node->ss.ss_currentScanDesc = compat_begin_tidrangescan(node);
 	policy_for_scan(node->ss.ss_currentRelation, nblocks, MODE_CONTROL, &options, NULL);
 	reader = scan_begin_reader(READER_TIDRANGESCAN, &node->ss.ps, &options);
-	scan_set_ring_stream(reader, options.max_ahead);
+	scan_set_ring_stream(reader);
 }
 
 /*

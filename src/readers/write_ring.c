@@ -55,7 +55,8 @@ insertion_begun(BulkInsertStateData *bistate)
 	int			kb = param_write_ring == 0 ? 0 : policy_capped_kb(param_write_ring);
 	MemoryContext oldcontext;
 
-	if (kb > 0 && kb < WRITE_RING_MIN_KB)
+	/* The parameter may have been changed since the catch was made. */
+	if (param_write_ring < 0 || (kb > 0 && kb < WRITE_RING_MIN_KB))
 		return;
 	oldcontext = MemoryContextSwitchTo(GetMemoryChunkContext(bistate));
 	FreeAccessStrategy(bistate->strategy);

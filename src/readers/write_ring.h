@@ -16,7 +16,7 @@
 /* Relations of a table: itself, its TOAST table, and that table's index. */
 #define RELATIONS_OF_TABLE	3
 
-/* Do bulk loads use a ring of ours, or none, instead of the server's? */
+/* Is the parameter set?  If so, bulk loads do not use the server's ring. */
 static inline bool
 write_ring_is_set(void)
 {

@@ -195,7 +195,7 @@ useful_lookahead(Relation rel, bool maintenance)
 
 /*
  * The size that a ring that sizes itself may grow to: room for look-ahead, for
- * one more read, and for a batch of dirty pages, so that the ring stays closed
+ * one more read, and for a batch of dirty pages, so that nothing escapes even
  * if the scan dirties every page.  The result is at least the size of the
  * server's ring.
  */
@@ -434,7 +434,7 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 
 /*
  * Number of blocks that a reader may leave in the pool before its ring is
- * closed.
+ * tight.
  */
 static int
 blocks_to_leave(const Choice *choice)
@@ -489,8 +489,8 @@ choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 /*
  * policy_index_scan_has_ring
  *		Does an index scan of the relation, which is expected to return this
- *		number of rows, get a ring?  It does not if it is expected to end
- *		before the ring would be closed.
+ *		number of rows, get a ring?  It does not if it is expected to read no
+ *		more pages than those that the ring leaves in the pool first.
  */
 bool
 policy_index_scan_has_ring(Relation rel, double rows)

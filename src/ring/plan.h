@@ -89,7 +89,10 @@ policy_may_matter(Relation rel)
 	return policy_may_be_set(rel);
 }
 
-/* Will a scan get a ring? */
+/*
+ * Will a scan get a ring?  Callers compare these values, so their order
+ * matters: from nothing to do to a ring of ours.
+ */
 typedef enum RingProspect
 {
 	RING_NONE,

@@ -28,7 +28,7 @@ typedef struct RingOptions
 	int			window;			/* most blocks to keep for other scans; part
 								 * of capacity */
 	RingSource	source;			/* where the size came from */
-	int			headroom;		/* buffers that look-ahead may not pin */
+	int			headroom;		/* buffers that look-ahead must leave unpinned */
 	bool		observe;		/* only watch, change nothing */
 	bool		repeats_blocks; /* the reader may ask for any block again */
 	bool		maintenance;	/* look ahead as maintenance commands do */
@@ -36,8 +36,8 @@ typedef struct RingOptions
 								 * ring */
 	bool		free_first;		/* leave pages in the pool while the server
 								 * has free buffers */
-	int64		leave_first;	/* reads whose pages are left in the pool
-								 * before the ring is closed */
+	int64		leave_first;	/* number of first reads whose pages are left
+								 * in the pool; after them the ring is tight */
 } RingOptions;
 
 /* The public part of a running ring is in a LiveRing: see live_rings.h. */
@@ -48,11 +48,11 @@ extern void ring_require_server(void);
 
 extern Ring *ring_create(const RingOptions *options);
 extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
-									 ForkNumber forknum, int max_ahead,
+									 ForkNumber forknum,
 									 ReadStreamBlockNumberCB next_block,
 									 void *next_block_arg,
 									 size_t per_buffer_data_size);
-extern void ring_begin_reads(Ring *ring, Relation rel, ForkNumber forknum);
+extern void ring_begin_reads(Ring *ring, Relation rel);
 extern BufferAccessStrategy ring_before_read(Ring *ring, Relation rel, BlockNumber block);
 extern void ring_lend_to_server(BufferAccessStrategy strategy, int most);
 extern void ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,

@@ -228,10 +228,15 @@ release(Ring *ring, int slotno)
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	bool		flushed;
 
+	if (!BufferTagsEqual(&header->tag, &slot->tag))
+	{
+		note_loss(ring, slot);
+		empty_slot(ring, slotno);
+		return;
+	}
 	if (slot_has_page(slot))
 		ring->public->counts.released++;
-	if (BufferTagsEqual(&header->tag, &slot->tag) &&
-		BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1 &&
+	if (BUF_STATE_GET_USAGECOUNT(compat_read_buf_state(header)) <= 1 &&
 		(!slot_has_page(slot) ||
 		 compat_evict_unpinned_buffer(slot->buffer, false, &flushed)))
 	{

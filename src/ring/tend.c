@@ -24,7 +24,7 @@
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
  * is none, as in a small ring, P is exchanged with a later free slot within
  * the reach.)  For D, WAL is flushed up to the page's LSN.  After that the
- * next read finds only buffers that it can reuse: the ring is closed.  Tending
+ * next read finds only buffers that it can reuse: the ring is tight.  Tending
  * itself neither changes the ring's size nor flushes WAL: it returns what the
  * slots need, and ring.c takes care of that.
  *

@@ -43,15 +43,15 @@ static int	extension_id = -1;
 static explain_per_node_hook_type prev_explain_per_node = NULL;
 
 /* The option RING as the user gave it, in the memory of the ExplainState. */
-typedef struct RingOption
+typedef struct ExplainRing
 {
 	bool		ring;
-} RingOption;
+} ExplainRing;
 
 static void
-ring_option(ExplainState *es, DefElem *opt, ParseState *pstate pg_attribute_unused())
+handle_ring_option(ExplainState *es, DefElem *opt, ParseState *pstate pg_attribute_unused())
 {
-	RingOption *option = palloc(sizeof(RingOption));
+	ExplainRing *option = palloc(sizeof(ExplainRing));
 
 	option->ring = defGetBoolean(opt);
 	SetExplainExtensionState(es, extension_id, option);
@@ -60,7 +60,7 @@ ring_option(ExplainState *es, DefElem *opt, ParseState *pstate pg_attribute_unus
 static bool
 ring_is_wanted(ExplainState *es)
 {
-	RingOption *option = GetExplainExtensionState(es, extension_id);
+	ExplainRing *option = GetExplainExtensionState(es, extension_id);
 
 	return option != NULL && option->ring;
 }
@@ -365,7 +365,7 @@ void
 explain_install_hooks(void)
 {
 	extension_id = GetExplainExtensionId("pg_ringctl");
-	compat_register_explain_option("ring", ring_option);
+	compat_register_explain_option("ring", handle_ring_option);
 	prev_explain_per_node = explain_per_node_hook;
 	explain_per_node_hook = explain_node;
 }
