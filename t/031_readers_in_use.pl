@@ -811,7 +811,7 @@ sub nodes_of_another_library
 
 	load_table($node, 'wrapped', $pages);
 	$session->query_safe('SET synchronize_seqscans = off');
-	foreach my $n (0 .. 14)
+	foreach my $n (0 .. 30)
 	{
 		$session->query_safe("SELECT use_function($n)");
 		is( scalar(

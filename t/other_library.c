@@ -91,7 +91,7 @@ scans_caught(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(ncaught);
 }
 
-#define FUNCTIONS	15
+#define FUNCTIONS	31
 
 static ExecProcNodeMtd replaced[FUNCTIONS];
 static int	used = -1;			/* number of the function that is put into
@@ -120,11 +120,30 @@ WRAPPER(11)
 WRAPPER(12)
 WRAPPER(13)
 WRAPPER(14)
+WRAPPER(15)
+WRAPPER(16)
+WRAPPER(17)
+WRAPPER(18)
+WRAPPER(19)
+WRAPPER(20)
+WRAPPER(21)
+WRAPPER(22)
+WRAPPER(23)
+WRAPPER(24)
+WRAPPER(25)
+WRAPPER(26)
+WRAPPER(27)
+WRAPPER(28)
+WRAPPER(29)
+WRAPPER(30)
 
 static const ExecProcNodeMtd wrappers[FUNCTIONS] = {
 	wrapper_0, wrapper_1, wrapper_2, wrapper_3, wrapper_4, wrapper_5,
 	wrapper_6, wrapper_7, wrapper_8, wrapper_9, wrapper_10, wrapper_11,
-	wrapper_12, wrapper_13, wrapper_14,
+	wrapper_12, wrapper_13, wrapper_14, wrapper_15, wrapper_16, wrapper_17,
+	wrapper_18, wrapper_19, wrapper_20, wrapper_21, wrapper_22, wrapper_23,
+	wrapper_24, wrapper_25, wrapper_26, wrapper_27, wrapper_28, wrapper_29,
+	wrapper_30,
 };
 
 /* From now on scans at the top of a plan have this function; -1: their own. */

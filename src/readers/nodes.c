@@ -22,7 +22,11 @@
 
 #include "readers/nodes.h"
 
-#define MAX_FUNCTIONS	16
+/*
+ * The server has up to five functions for sequential scans, each of which we
+ * replace by one of two, and one for each other kind of node.
+ */
+#define MAX_FUNCTIONS	32
 
 int			node_nfunctions = 0;
 
@@ -56,10 +60,28 @@ OURS(12)
 OURS(13)
 OURS(14)
 OURS(15)
+OURS(16)
+OURS(17)
+OURS(18)
+OURS(19)
+OURS(20)
+OURS(21)
+OURS(22)
+OURS(23)
+OURS(24)
+OURS(25)
+OURS(26)
+OURS(27)
+OURS(28)
+OURS(29)
+OURS(30)
+OURS(31)
 
 static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
 	ours_0, ours_1, ours_2, ours_3, ours_4, ours_5, ours_6, ours_7,
 	ours_8, ours_9, ours_10, ours_11, ours_12, ours_13, ours_14, ours_15,
+	ours_16, ours_17, ours_18, ours_19, ours_20, ours_21, ours_22, ours_23,
+	ours_24, ours_25, ours_26, ours_27, ours_28, ours_29, ours_30, ours_31,
 };
 
 /*
