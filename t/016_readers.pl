@@ -62,6 +62,7 @@ small_tables_are_dumped_through_a_ring();
 row_level_security_and_privileges();
 partitioned_tables();
 indexes_are_complete();
+values_with_a_set_ring();
 sessions_do_not_grow();
 repacks_as_first_command() if $repacks_concurrently;
 nothing_is_pinned($node, $_, 'at the end')
@@ -95,7 +96,7 @@ sub load_values
 
 	$node->safe_psql(
 		'postgres', qq(
-CREATE TABLE $table (id integer, body text STORAGE EXTERNAL);
+CREATE TABLE $table (id integer, body text STORAGE EXTERNAL) WITH (fillfactor = 10);
 INSERT INTO $table SELECT n, repeat(md5(n::text), 249) FROM generate_series(1, $n) n;
 CHECKPOINT));
 }
@@ -578,6 +579,29 @@ sub index_is_complete
 			'',
 			"$name: amcheck finds every row");
 	}
+}
+
+# If the size of the ring is set, values of a table that is larger than a quarter of
+# the pool go through a ring, though their owner is small.
+sub values_with_a_set_ring
+{
+	my $name = 'values, with a set ring';
+	my $session =
+	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
+
+	load_values('owner', $hot_pages);
+	$session->query_safe(
+		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
+	);
+	$session->query_safe('SELECT max(md5(body)) FROM owner');
+	$session->quit;
+	is( $node->safe_psql(
+			'postgres',
+			q(SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = (SELECT reltoastrelid FROM pg_class WHERE relname = 'owner'))
+		),
+		'1|t',
+		"$name: they have one");
+	$node->safe_psql('postgres', 'DROP TABLE owner');
 }
 
 # A scan that is repeated needs no more memory of its own each time.

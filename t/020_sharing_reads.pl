@@ -20,6 +20,7 @@ my $node = new_sharing_node('main', effective_io_concurrency => 2);
 
 in_step();
 windows_are_divided();
+parallel_scans_are_one();
 all_pinned();
 reads_at_once();
 leaves_hot_pages();
@@ -203,6 +204,42 @@ sub windows_are_divided
 		ends_complete($_, $name) foreach @$sessions;
 	}
 	ask("DROP TABLE $_") foreach @tables;
+}
+
+# Parallel scans, each alone on its table, share with nobody, and leave the whole
+# window to other tables.
+sub parallel_scans_are_one
+{
+	my $name = 'beside parallel scans';
+	my @alone = map { "alone$_" } 1 .. 2;
+	my @sessions =
+	  map {
+		session_with(
+			$node,
+			max_parallel_workers_per_gather => 2,
+			seq_page_cost => 0)
+	  } @alone;
+
+	foreach my $n (0 .. $#alone)
+	{
+		load_clean_table($alone[$n]);
+		start_query($sessions[$n],
+			"SELECT count(*) FROM $alone[$n] WHERE pg_sleep(0.005) IS NOT NULL"
+		);
+	}
+	wait_until(
+		"SELECT count(*) = 6 FROM pg_ringctl_rings WHERE relname ~ '^alone' AND blocks_done > 300",
+		'parallel scans do not come far enough');
+
+	my ($pair, $pids, $lanes) = two_in_step('beside', 6, 12);
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
+		'>', 400, "$name: the ring keeps what is between two gates");
+	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'FROM alone' AND pid <> pg_backend_pid()"
+	);
+	$_->quit                 foreach @$lanes;     # opens all gates
+	ends_complete($_, $name) foreach @$pair;
+	$_->quit                 foreach @sessions;
+	ask("DROP TABLE $_")     foreach @alone;
 }
 
 # What is in a ring that is shared may be pinned by others, all of it: then it

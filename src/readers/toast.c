@@ -45,7 +45,6 @@
 #include "access/parallel.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "common/heap_am.h"
@@ -69,10 +68,13 @@
  * The real size of a TOAST table is looked at once in this number of queries and
  * scans of its owner.
  */
-#define LOOKS_PER_SIZE		64
+#define LOOKS_PER_SIZE		1024
 
-/* The session remembers the sizes of this number of TOAST tables. */
-#define MOST_SEEN			1000
+/*
+ * The session remembers the sizes of this number of TOAST tables, and then
+ * begins anew.  This is more than the partitions of any table.
+ */
+#define MOST_SEEN			65536
 
 /* The size of a TOAST table, as this session has seen it. */
 typedef struct SeenToast
@@ -193,6 +195,13 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 
 /* --- Which TOAST tables --- */
 
+/* 0 if the file is missing: that is no matter of ours. */
+static BlockNumber
+file_size(SMgrRelation smgr)
+{
+	return smgrexists(smgr, MAIN_FORKNUM) ? smgrnblocks(smgr, MAIN_FORKNUM) : 0;
+}
+
 /* The real size of a TOAST table; 0 if its lock can't be had at once. */
 static BlockNumber
 look_at_size(Oid toastid)
@@ -214,7 +223,7 @@ look_at_size(Oid toastid)
 
 		/* to open the relation would cost kilobytes of memory */
 		if (RelFileNumberIsValid(locator.relNumber))
-			nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER), MAIN_FORKNUM);
+			nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
 		ReleaseSysCache(tuple);
 	}
 	UnlockRelationOid(toastid, AccessShareLock);
@@ -236,7 +245,7 @@ known_size(Oid toastid)
 	nblocks = look_at_size(toastid);
 	if (seen == NULL)
 		seen = seen_create(TopMemoryContext, 32, NULL);
-	if (seen->members >= MOST_SEEN)
+	if (toast == NULL && seen->members >= MOST_SEEN)
 		seen_reset(seen);
 	toast = seen_insert(seen, toastid, &found);
 	toast->nblocks = nblocks;
@@ -261,11 +270,13 @@ scanned_blocks(Relation rel)
 bool
 toast_look_up(Relation rel)
 {
-	if (policy_mode() != MODE_CONTROL || RelationUsesLocalBuffers(rel) ||
-		IsCatalogRelation(rel) || rel->rd_smgr == NULL ||
-		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS)
+	int			threshold = param_scan_ring > 0 ? SERVER_THRESHOLD : NBuffers;
+
+	if (policy_mode() != MODE_CONTROL || rel->rd_smgr == NULL ||
+		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS ||
+		policy_exclusion(rel) != NULL)
 		return false;
-	return known_size(rel->rd_rel->reltoastrelid) > (BlockNumber) NBuffers;
+	return known_size(rel->rd_rel->reltoastrelid) > (BlockNumber) threshold;
 }
 
 /*

@@ -83,11 +83,22 @@ init_segment(COMPAT_DSM_INIT_PARAMS)
 	pg_atomic_init_u32(&state->off_count, 0);
 }
 
+/*
+ * Run the last exit function.  An error in it is fatal, and the server goes on
+ * with the callbacks that are left.  So before we call it, register ourselves
+ * once more for the other functions.
+ */
 static void
 run_exits(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
-	while (nexits > 0)
-		exits[--nexits] ();
+	SharedExit	function;
+
+	if (nexits == 0)
+		return;
+	function = exits[--nexits];
+	if (nexits > 0)
+		before_shmem_exit(run_exits, (Datum) 0);
+	function();
 }
 
 /*

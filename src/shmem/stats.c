@@ -365,8 +365,12 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 		case XACT_EVENT_PRE_PREPARE:
 			if (is_due() || pending->members > MAX_PENDING)
 				flush(false);
-			/* No reader is running.  What can't be flushed is lost. */
-			if (pending->members > MAX_PENDING)
+
+			/*
+			 * No reader is running.  What can't be flushed is lost, unless
+			 * the process exits: then at_exit() will flush.
+			 */
+			if (pending->members > MAX_PENDING && !proc_exit_inprogress)
 			{
 				pending_reset(pending);
 				is_pending = false;
