@@ -92,11 +92,12 @@ SELECT count(*) FROM hot WHERE ctid = ANY (ARRAY(SELECT format('(%s,1)', b)::tid
 
 sub load_values
 {
-	my ($table, $n) = @_;
+	my ($table, $n, $fillfactor) = @_;
 
+	$fillfactor //= 100;
 	$node->safe_psql(
 		'postgres', qq(
-CREATE TABLE $table (id integer, body text STORAGE EXTERNAL) WITH (fillfactor = 10);
+CREATE TABLE $table (id integer, body text STORAGE EXTERNAL) WITH (fillfactor = $fillfactor);
 INSERT INTO $table SELECT n, repeat(md5(n::text), 249) FROM generate_series(1, $n) n;
 CHECKPOINT));
 }
@@ -589,7 +590,7 @@ sub values_with_a_set_ring
 	my $session =
 	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
 
-	load_values('owner', $hot_pages);
+	load_values('owner', $hot_pages, 10);
 	$session->query_safe(
 		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
 	);
