@@ -39,8 +39,7 @@ typedef enum ScanMode
 /* What happens to a page that the scan dirtied: pg_ringctl.dirty_pages */
 typedef enum DirtyPages
 {
-	DIRTY_WRITE,				/* it is written, so that the ring stays
-								 * closed */
+	DIRTY_WRITE,				/* it is written, so that the ring stays tight */
 	DIRTY_LEAVE,				/* it is left behind, as in the server */
 } DirtyPages;
 

@@ -12,7 +12,7 @@
  *	        yes --> attached, with a ring that is open first:
  *
  *	    reads:  1 ................... N | ....................
- *	            pages stay in the pool  | the ring is closed
+ *	            pages stay in the pool  | the ring is tight
  *
  * If no threshold is set, the threshold is the size of the pool here.  N is the
  * threshold, or a quarter of the pool if that is less.  Pages that are found in

@@ -10,7 +10,7 @@
  *	  pages are read ahead;
  * B. the size of the ring of the table's scans is set, the table is over the
  *	  threshold, and the planner expects more rows than the number of blocks
- *	  that stay in the pool before the ring is closed.
+ *	  that stay in the pool before the ring is tight.
  *
  * If the planner expects no more rows than the number of pages that must be
  * missed first (index_read_ahead_after), the scan is left alone.  All others are

@@ -202,10 +202,10 @@ useful_lookahead(Relation rel, bool maintenance)
 static int
 most_buffers(Relation rel, bool maintenance)
 {
-	int			closed = compat_lookahead_limit(rel, maintenance) +
+	int			tight = compat_lookahead_limit(rel, maintenance) +
 		io_combine_limit + FLUSH_BATCH + param_headroom;
 
-	return Max(strategy_server_buffers(), closed);
+	return Max(strategy_server_buffers(), tight);
 }
 
 /*
