@@ -75,10 +75,10 @@ limit_reached(HeapScanDesc scan)
  * heapam.c reports the block that the stream asks for.  The stream collects
  * several blocks before it starts a read, so for most of the time the read of
  * this block has not been started.  Many small queries, with a LIMIT or EXISTS,
- * start at the block, and have to read it themselves.  So we report a block that the scan got a little
- * earlier, and which is usually still in the ring.  A scan without a ring
- * (reader is NULL), or in observe mode, reports what it would report without
- * us.
+ * start at the block, and have to read it themselves.  So we report a block
+ * that the scan got a little earlier, and which is usually still in the ring.
+ * A scan without a ring (reader is NULL), or in observe mode, reports what it
+ * would report without us.
  */
 static void
 report_location(HeapScanDesc scan, ScanReader *reader, BlockNumber next)

@@ -15,9 +15,9 @@
  *
  * Parallel workers ignore SIGHUP, so a worker installs a handler for it.  A
  * worker begins with the value that the postmaster has loaded, and then takes
- * over its leader's value.  If the postmaster's value
- * is off and the leader's is on, the leader has not reloaded yet, and the
- * worker acts as if the parameter were off.
+ * over its leader's value.  If the postmaster's value is off and the leader's
+ * is on, the leader has not reloaded yet, and the worker acts as if the
+ * parameter were off.
  *
  * A scan that has stopped controlling its ring does not control it again, even
  * if the parameter is switched on meanwhile.

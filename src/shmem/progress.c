@@ -30,7 +30,6 @@
 #include "miscadmin.h"
 #include "shmem/area.h"
 #include "shmem/progress.h"
-#include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
