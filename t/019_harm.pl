@@ -59,6 +59,7 @@ memory_has_bounds();
 idle_sessions_hold_nothing();
 sessions_together_hold_little();
 failed_queries_leave_nothing();
+my $assertions = $node->safe_psql('postgres', 'SHOW debug_assertions');
 $node->stop;
 log_is_clean($node, 'harm');
 instructions_of_small_scans();
@@ -709,6 +710,9 @@ sub instructions_of_small_scans
 
   SKIP:
 	{
+		skip 'assertions are most of what would be counted',
+		  scalar @statements
+		  if $assertions eq 'on';
 		skip 'valgrind is missing', scalar @statements
 		  if system('valgrind --version >/dev/null 2>&1') != 0;
 

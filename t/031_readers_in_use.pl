@@ -335,7 +335,7 @@ sub tables_in_use_by_several
 CREATE TABLE noted (n serial, what text, a bigint, b bigint, c bigint);
 CREATE FUNCTION reads_at(n int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
-    IF n % 500 = 0 THEN
+    IF n % 1000 = 0 THEN
         INSERT INTO noted (what, a, b, c) SELECT 'all', count(*), sum(id), count(md5(wide)) FROM varied;
         INSERT INTO noted (what, a, b, c) SELECT 'range', count(*), sum(id), count(md5(wide)) FROM varied WHERE ctid > '(0,0)';
         INSERT INTO noted (what, a, b, c) SELECT 'some', count(*), sum(id), count(md5(packed)) FROM varied WHERE id > 100;
