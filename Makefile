@@ -2,7 +2,7 @@
 #
 #   make && make install            with the pg_config on PATH, or
 #   make PG_CONFIG=/path/pg_config  of any PostgreSQL from 17 on
-#   make installcheck               tests what is installed, on a server that runs
+#   make installcheck               tests the installed extension on a running server
 #   make installcheck-private       all tests, on servers of their own
 
 MODULE_big = pg_ringctl

@@ -89,7 +89,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_all_kb'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
-'read a table with its indexes and its TOAST table, or all partitions of a partitioned table with theirs, in the order of parts, as pg_ringctl_prewarm does; returns one row for each relation';
+'read a table, its indexes and its TOAST table, or those of all partitions of a partitioned table, in the order that parts gives; the other arguments are those of pg_ringctl_prewarm; returns one row for each relation';
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, bigint, text[], integer, text) IS
 'read a table with all its parts through a ring of this size in kB';
 
@@ -202,14 +202,14 @@ COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
-COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'of these, blocks found in shared buffers';
-COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'of these, blocks read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
+COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'number of these blocks (column blocks) that were found in shared buffers';
+COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column blocks) that were read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
 COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because another process uses the page in the slot''s own buffer, too';
-COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots emptied because their buffer had been given to another page';
+COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page; they are emptied, except in observe mode';
 COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended or changed its direction';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
 COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless another process used them';
@@ -235,8 +235,8 @@ CREATE VIEW pg_ringctl_stats_info AS
 COMMENT ON VIEW pg_ringctl_stats_info IS
 'number of rows in pg_ringctl_stats, numbers of rows, log entries and rings for which there was no room, and time of the last reset of all statistics';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
-COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there were more than pg_ringctl.max_entries';
-COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers that were dropped from the log, or not logged, because it was full';
+COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there was no room for more: see pg_ringctl.max_entries';
+COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers, since the last reset of all statistics, that were dropped from the log, or not logged, because it was full';
 COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings, since the server started, that pg_ringctl_rings did not show, or whose slots pg_ringctl_ring_slots did not show, because there was no room';
 COMMENT ON COLUMN pg_ringctl_stats_info.stats_reset IS 'when all statistics were last reset';
 
@@ -283,7 +283,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_rings() IS
-'the rings that scans and prewarms of all sessions read through now';
+'scans that pg_ringctl gives a ring, observes or reads ahead for, and prewarms, of all sessions, with their rings';
 
 CREATE VIEW pg_ringctl_rings AS
     SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid,
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'the rings that scans and prewarms read through now, one row for each reader in each process';
+'scans that pg_ringctl gives a ring, observes or reads ahead for, and prewarms, one row for each of their processes; without a ring, ring_buffers is 0';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';
@@ -316,7 +316,7 @@ COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers;
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the slot that was used last, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table, although a block may be read more than once';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since scan_start';
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
@@ -557,9 +557,9 @@ COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if
 COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s file';
 COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';
-COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'of these, buffers in the slots of rings that are in use now';
-COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'of these, buffers that escaped from a ring and are in no ring now, including those that another process has adopted';
-COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'of these, dirty buffers';
+COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'buffers of the relation in the slots of rings that are in use now';
+COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'buffers of the relation that escaped from a ring and are in no ring now, including those that another process has adopted';
+COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'dirty buffers of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.pool_fraction IS 'buffers as a fraction of the pool, from 0 to 1';
 
 CREATE FUNCTION pg_ringctl_map(width integer DEFAULT 64)
@@ -610,7 +610,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_last_scans() IS
-'the scans of this session''s last statement that had any, one row for each scan and process that took part (worker: number of the parallel worker, or null)';
+'what scans did in the last statement of this session in which pg_ringctl gave a scan a ring, observed one or read ahead; one row for each scan and each process that took part (plan_node_id: null for a utility command; worker: number of the parallel worker, or null)';
 
 CREATE FUNCTION pg_ringctl_resolve(
     relation regclass,
@@ -645,7 +645,8 @@ RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- The parser takes this one where it knows no type, as for the parameter of a prepared statement.
+-- If the parser does not know the type of an argument, as for a parameter of a prepared statement, it chooses this
+-- function.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring text,
@@ -715,7 +716,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     policies bigint;
 BEGIN
-    IF (current_query() ~* 'drop\s+extension[^;]*pg_ringctl') IS NOT TRUE THEN
+    IF (current_query() ~* '\mdrop\s+extension\M[^;]*\mpg_ringctl\M') IS NOT TRUE THEN
         RETURN;
     END IF;
     SELECT count(*) INTO policies FROM pg_seclabel WHERE provider = 'pg_ringctl';

@@ -187,8 +187,9 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",
-							"COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW; -1 means the server's ring, of 16 MB; "
-							"0 means no ring: what is loaded stays in shared buffers. A ring has at least 1 MB.",
+							"Applies to COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW. "
+							"-1 means the server's ring, of 16 MB; 0 means no ring, so that what is loaded stays in shared buffers. "
+							"Other sizes are at least 1 MB; if pg_ringctl.max_ring is less than that, the load keeps the server's ring.",
 							&param_write_ring, -1, -1, RING_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);
 
@@ -224,8 +225,8 @@ define_system_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.max_entries",
 							"Sets the number of rows of statistics that are kept.",
-							"There is one for each database, relation and kind of reader. "
-							"When there is no room for another one, the least recently used ones are removed. "
+							"There is one row for each combination of database, relation and kind of reader. "
+							"When there is no room for another row, the least recently used rows are removed. "
 							"No more rows are kept than half of pg_ringctl.max_shared_memory holds.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -234,7 +235,8 @@ define_system_params(void)
 							"Sets the limit of the shared memory that all sessions use together.",
 							"It holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
 							"The limit is read when the first session needs this memory. "
-							"In addition, each session has a segment of 132 kB while it reads through a ring. All these segments together have a second limit of the same size.",
+							"In addition, each process that reads through a ring has a segment of 132 kB until its transaction ends. "
+							"The present value of this parameter is a second limit, for all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

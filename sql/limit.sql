@@ -45,6 +45,15 @@ SELECT what, c.* FROM (VALUES
     ('lateral', 'SELECT i, l.id FROM generate_series(1, 5) i, LATERAL (SELECT id FROM limited LIMIT 10 + i) l')
   ) q(what, query), LATERAL compare(query) c;
 
+-- Also if max_ring leaves room for the first blocks.  If not, there is a ring at
+-- once.
+CREATE FUNCTION counted_below(max_ring text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('pg_ringctl.max_ring', max_ring, true);
+    RETURN (compare('SELECT id FROM limited LIMIT 10')).counted;
+END $$;
+SELECT max_ring, counted_below(max_ring) AS counted FROM unnest('{64MB, 256kB, 248kB}'::text[]) max_ring;
+
 -- Beyond its first blocks it has a ring: the first row of the 33rd page is the
 -- 225th one.
 SELECT what, c.same, c.counted FROM (VALUES

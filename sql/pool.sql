@@ -171,7 +171,7 @@ CREATE FUNCTION picture(width int) RETURNS TABLE (lines bigint, longest int, sho
 LANGUAGE sql BEGIN ATOMIC
     SELECT count(*) FILTER (WHERE n < empty), max(length(line)) FILTER (WHERE n < empty),
            min(length(line)) FILTER (WHERE n < empty),
-           min(substring(line from '(most of \d+|one) buffer')), count(*) FILTER (WHERE n > empty + 1)
+           min(substring(line from '(\d+|one) buffer')), count(*) FILTER (WHERE n > empty + 1)
       FROM (SELECT line, n, min(n) FILTER (WHERE line = '') OVER () AS empty
               FROM pg_ringctl_map(width) WITH ORDINALITY m (line, n)) m;
 END;

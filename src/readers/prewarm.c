@@ -74,7 +74,7 @@ static int
 check_ring(int64 kb)
 {
 	return args_check_ring("ring", kb,
-						   "-1 is the ring that a sequential scan would get, 0 is no ring.");
+						   "-1 is the ring that a sequential scan would get, or one that sizes itself; 0 is no ring.");
 }
 
 /*

@@ -107,16 +107,21 @@ take_over_first_blocks(ScanReader *reader)
 				   scan->rs_startblock, scan->rs_nblocks, asked, Min(got, asked));
 }
 
-/* May the server read the scan's first blocks, through its own ring? */
+/*
+ * May the server read the scan's first blocks, through its own ring?  Not if a
+ * ring of ours, which takes over their buffers, must be smaller than that.
+ */
 static bool
-server_may_begin(const SeqScanState *node)
+server_may_begin(const SeqScanState *node, RingProspect prospect)
 {
+	const int	first_kb = FIRST_BLOCKS * KB_PER_BUFFER;
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 
 	return scan->rs_base.rs_parallel == NULL &&
 		scan->rs_strategy != NULL && scan->rs_nblocks > FIRST_BLOCKS &&
 		GetAccessStrategyBufferCount(scan->rs_strategy) >= FIRST_BLOCKS &&
-		ScanDirectionIsForward(node->ss.ps.state->es_direction);
+		ScanDirectionIsForward(node->ss.ps.state->es_direction) &&
+		(prospect == RING_OF_SERVER || policy_capped_kb(first_kb) == first_kb);
 }
 
 /* --- What becomes of a scan --- */
@@ -158,7 +163,7 @@ decide_for(SeqScanState *node)
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 		return false;
-	if (prospect == RING_ASKED_FOR || !server_may_begin(node))
+	if (prospect == RING_ASKED_FOR || !server_may_begin(node, prospect))
 	{
 		RingOptions options;
 

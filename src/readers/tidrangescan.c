@@ -65,10 +65,11 @@ bounds_from_above(Oid opno)
 
 /*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
- * ctid".  If the value is null, the range is empty.
+ * ctid".  If the value is null, the range is empty.  If only_constants, do not
+ * compute any value: a qual whose value is not a constant narrows nothing.
  */
 static void
-narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
+narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)
 {
 	bool		ctid_is_left = is_ctid(get_leftop(qual));
 	Expr	   *value = (Expr *) (ctid_is_left ? get_rightop(qual) : get_leftop(qual));
@@ -82,11 +83,11 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 		isnull = ((Const *) value)->constisnull;
 	}
 	/* initializing such a subplan here would add it to the node once more */
-	else if (contain_subplans((Node *) value))
+	else if (only_constants || contain_subplans((Node *) value))
 		return;
 	else
-		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, ps), ps->ps_ExprContext,
-										&isnull);
+		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, (PlanState *) ps),
+										ps->ps_ExprContext, &isnull);
 	if (isnull)
 	{
 		range->last = -1;
@@ -101,14 +102,14 @@ narrow_range(BlockRange *range, OpExpr *qual, PlanState *ps)
 
 /* The range that the node is about to scan; first > last if it is empty. */
 static BlockRange
-range_of(TidRangeScanState *node)
+range_of(const PlanState *ps, bool only_constants)
 {
-	const TidRangeScan *plan = (const TidRangeScan *) node->ss.ps.plan;
+	const TidRangeScan *plan = (const TidRangeScan *) ps->plan;
 	BlockRange	range = {0, MaxBlockNumber};
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
-		narrow_range(&range, qual, &node->ss.ps);
-	ResetExprContext(node->ss.ps.ps_ExprContext);
+		narrow_range(&range, qual, ps, only_constants);
+	ResetExprContext(ps->ps_ExprContext);
 	return range;
 }
 
@@ -132,7 +133,7 @@ static bool
 gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 {
 	Relation	rel = node->ss.ss_currentRelation;
-	BlockRange	range = range_of(node);
+	BlockRange	range = range_of(&node->ss.ps, false);
 
 	if (policy_prospect(rel, blocks_in_range(range, MaxBlockNumber),
 						MODE_CONTROL) == RING_NONE)
@@ -140,6 +141,21 @@ gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 	*nblocks = RelationGetNumberOfBlocks(rel);
 	return policy_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
 		policy_prospect(rel, blocks_in_range(range, *nblocks), MODE_CONTROL) != RING_NONE;
+}
+
+/*
+ * tidrangescan_is_small
+ *		Do the constants in the node's quals say that its range, in a relation
+ *		of nblocks blocks, is too small for a ring?  Computes nothing, so it may
+ *		be asked in EXPLAIN.
+ */
+bool
+tidrangescan_is_small(const PlanState *ps, BlockNumber nblocks)
+{
+	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
+
+	return policy_prospect(rel, blocks_in_range(range_of(ps, true), nblocks),
+						   MODE_CONTROL) == RING_NONE;
 }
 
 /* Attach a reader to the node's scan, which has not read a block yet. */

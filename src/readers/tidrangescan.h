@@ -11,7 +11,9 @@
 #define RINGCTL_TIDRANGESCAN_H
 
 #include "nodes/execnodes.h"
+#include "storage/block.h"
 
 extern TupleTableSlot *tidrangescan_first_call(PlanState *ps, int n);
+extern bool tidrangescan_is_small(const PlanState *ps, BlockNumber nblocks);
 
 #endif							/* RINGCTL_TIDRANGESCAN_H */

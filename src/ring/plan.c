@@ -400,8 +400,7 @@ policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 		case SOURCE_SERVER:
 			return mode == MODE_CONTROL ? RING_LEFT_TO_SERVER : RING_OF_SERVER;
 		case SOURCE_CHOSEN:
-			return choice.threshold_is_set || param_max_ring >= 0 ?
-				RING_ASKED_FOR : RING_BY_DEFAULT;
+			return choice.threshold_is_set ? RING_ASKED_FOR : RING_BY_DEFAULT;
 		default:
 			return choice.params.scan_ring == 0 ? RING_NONE : RING_ASKED_FOR;
 	}

@@ -25,6 +25,7 @@
 #include "common/relations.h"
 #include "readers/executor.h"
 #include "readers/scan_workers.h"
+#include "readers/tidrangescan.h"
 #include "sql/sql_counts.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -239,21 +240,25 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 {
 	RingOptions options;
 	PolicyReasons reasons;
+	const char *range_is_small = "its range is too small";
+	BlockNumber nblocks;
 	const char *untouched = policy_untouched(rel);
 
 	if (untouched == NULL && param_mode == MODE_OBSERVE && !IsA(ps, SeqScanState))
-		untouched = "pg_ringctl.mode is observe, and the server gives it no ring";
+		untouched = "pg_ringctl.mode is observe, and the server uses no ring for such scans";
 	if (untouched != NULL)
 	{
 		print_no_ring(es, untouched);
 		return;
 	}
-	policy_for_scan(rel, executor_expected_blocks(ps), policy_mode(), &options,
-					&reasons);
+	nblocks = executor_expected_blocks(ps);
+	policy_for_scan(rel, nblocks, policy_mode(), &options, &reasons);
 	if (options.nbuffers == 0)
 		print_no_ring(es, policy_in_words(&options, &reasons));
 	else if (options.source == SOURCE_SERVER && !IsA(ps, SeqScanState))
-		print_no_ring(es, "what it reads fits into shared_buffers");
+		print_no_ring(es, "the blocks to be read fit into shared_buffers");
+	else if (IsA(ps, TidRangeScanState) && tidrangescan_is_small(ps, nblocks))
+		print_no_ring(es, range_is_small);
 	else if (!es->analyze ||
 			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
 		print_ring(es, options.nbuffers, options.source,
@@ -261,7 +266,7 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 	else if (ps->instrument != NULL && ps->instrument->nloops == 0)
 		print_no_ring(es, "never executed");
 	else if (IsA(ps, TidRangeScanState))
-		print_no_ring(es, "its range was too small");
+		print_no_ring(es, range_is_small);
 	else
 		print_no_ring(es, "left before it had read enough");
 }
@@ -285,7 +290,7 @@ why_not_read_ahead(const ExplainState *es, const PlanState *ps)
 	if (policy_mode() == MODE_OBSERVE)
 		return "index scans are not touched in mode observe";
 	if (!es->analyze)
-		return "only after some pages were missed";
+		return "begins only after the scan has missed some pages";
 	if (ps->instrument != NULL && ps->instrument->nloops == 0)
 		return "never executed";
 	return "few pages were missed";
@@ -387,6 +392,7 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
 	bool		nulls[LAST_SCANS_COLUMNS] = {0};
 	int			i = 0;
 
+	nulls[i] = (facts->plan_node_id < 0);
 	values[i++] = Int32GetDatum(facts->plan_node_id);
 	values[i++] = ObjectIdGetDatum(facts->relid);
 	nulls[i] = (facts->worker < 0);

@@ -506,8 +506,8 @@ draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 
 /*
  * Returns a picture of the buffer pool, as text.  Each glyph stands for a
- * bucket of buffers, and says what most of these buffers are.  A legend with
- * exact numbers follows.  If relation is not NULL, the buffers of that
+ * bucket of buffers, and shows the most frequent of their states.  A legend
+ * with exact numbers follows.  If relation is not NULL, the buffers of that
  * relation stand out.
  */
 static Datum
@@ -525,7 +525,7 @@ map(FunctionCallInfo fcinfo, int width, const Locators *relation)
 
 	put_line(rsinfo, "");
 	put_line(rsinfo, per_glyph == 1 ? "each glyph is one buffer" :
-			 psprintf("each glyph is what most of %d buffers are", per_glyph));
+			 psprintf("each glyph is the most frequent state of %d buffers", per_glyph));
 	for (int i = 0; i < NUM_GLYPHS; i++)
 	{
 		if (i == GLYPH_RELATION && relation == NULL)
