@@ -208,7 +208,7 @@ COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that 
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
-COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because another process uses the page in the slot''s own buffer, too';
+COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page; they are emptied, except in observe mode';
 COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended or changed its direction';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
@@ -322,7 +322,7 @@ COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that 
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
-COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because another process uses the page in the slot''s own buffer, too';
+COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for a slower scan of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
@@ -558,7 +558,7 @@ COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s
 COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'buffers of the relation in the slots of rings that are in use now';
-COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'buffers of the relation that escaped from a ring and are in no ring now, including those that another process has adopted';
+COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'buffers of the relation that escaped from a ring and are in no ring now, including those whose pages are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'dirty buffers of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.pool_fraction IS 'buffers as a fraction of the pool, from 0 to 1';
 

@@ -160,7 +160,7 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.scan_sharing",
 							 "Lets scans of one table that run at the same time share their reads.",
-							 "A scan starts where another one is, keeps in its ring what the others have not reached yet, "
+							 "The server starts a scan where another one is. The scan then keeps in its ring what the others have not reached yet, "
 							 "and may wait a little if it is in front. "
 							 "Only for tables that the server itself would scan synchronized, and with rings that size themselves.",
 							 &param_scan_sharing, true,
@@ -255,8 +255,8 @@ _PG_init(void)
 
 	/*
 	 * On a server that we don't know, leave all scans alone, and raise no
-	 * error.  Only register the label provider, and do it now: without our
-	 * hooks, no SECURITY LABEL command will.
+	 * error.  Only register the label provider, and do it now, because the
+	 * hook that would do it at the first SECURITY LABEL is not installed.
 	 */
 	if (ring_check_server())
 	{

@@ -310,6 +310,14 @@ SELECT count(*), sum(id) FROM big WHERE id < 6000;
 SELECT count(*), sum(id) FROM big WHERE id < 6000;
 SELECT CASE WHEN :'streams_bitmaps' THEN blks_hit > 500 ELSE blks_hit IS NULL END AS found
   FROM (SELECT sum(blks_hit) AS blks_hit FROM stats('big', 'bitmapscan')) s;
+-- what is left stays there, also if the session's next ring is tight
+SELECT fresh();
+SET pg_ringctl.scan_ring = '2MB';
+SELECT count(*) FROM (SELECT id FROM big WHERE v < 60 LIMIT 1000) b;
+RESET pg_ringctl.scan_ring;
+SELECT cached('big') AS "left" \gset
+SELECT escapes FROM pg_ringctl_prewarm(:'doc_toast', '256kB');
+SELECT :left > 256 AS many, cached('big') - :left AS taken;
 -- cursors
 SELECT fresh();
 BEGIN;

@@ -247,7 +247,7 @@ typedef int compat_insert_options;
 #define compat_have_free_buffer()	have_free_buffer()
 #endif
 
-/* From 18 on a bitmap heap scan reads by a stream. */
+/* From 18 on a bitmap heap scan uses a read stream. */
 #if PG_VERSION_NUM >= 180000
 #define COMPAT_BITMAP_STREAM
 

@@ -40,14 +40,14 @@ typedef enum RingSource
  *	reuses			reads into the buffer that the slot held
  *	escapes_pinned	reads into a slot whose pinned buffer was replaced
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
- *	escapes_adopted reads into a slot whose buffer was replaced because another
- *					process uses its page, too
+ *	escapes_adopted reads into a slot whose buffer was replaced because its page
+ *					is also used outside the ring
  *	slots_lost		slots whose buffer was given to another page; they were
  *					emptied, unless the ring only observes
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring
- *	released		buffers with a page let go because the ring shrank
+ *	released		buffers that held a page and were let go because the ring shrank
  *	blks_shared		blocks found in shared buffers while scans shared reads
  *	share_waits		times that the scan waited for a slower scan
  *	share_wait_us	time of these waits
@@ -92,7 +92,7 @@ typedef enum RingSlotState
 {
 	SLOT_FREE,					/* none of the following */
 	SLOT_PINNED,
-	SLOT_ADOPTED,				/* another process uses its page, too */
+	SLOT_ADOPTED,				/* its page is also used outside the ring */
 	SLOT_DIRTY,
 	SLOT_LOST,					/* the buffer was given to another page; a
 								 * ring that only observes keeps it */
@@ -104,7 +104,7 @@ typedef enum EscapeReason
 	ESCAPE_NONE,				/* it holds another page: nothing of ours
 								 * stays behind */
 	ESCAPE_PINNED,
-	ESCAPE_ADOPTED,				/* another process uses its page, too */
+	ESCAPE_ADOPTED,				/* its page is also used outside the ring */
 	ESCAPE_DIRTY,
 } EscapeReason;
 

@@ -96,6 +96,10 @@ sub scans_go_on
 	  or die 'cannot limit the session';
 	is($session->query(q(LOAD 'pg_ringctl'; SELECT sum(id) FROM big)),
 		$sum, "$what: the right rows");
+	unlike(
+		$session->{stderr},
+		qr/resource was not closed/,
+		"$what: its transaction has kept no segment");
 	says($session, $warning, "$what: the session says so");
 	is($session->query_safe('SELECT sum(id) FROM big'),
 		$sum, "$what: the right rows again, and it says so once");
@@ -103,7 +107,7 @@ sub scans_go_on
 			'SELECT ring_buffers > 0, escapes_pinned + escapes_dirty FROM pg_ringctl_last_scans()'
 		),
 		't|0',
-		"$what: through a ring that stays closed");
+		"$what: through a tight ring");
 	is( $session->query_safe(
 			"SELECT blocks, ring_buffers, escapes FROM pg_ringctl_prewarm('big', 128)"
 		),

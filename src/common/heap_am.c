@@ -28,8 +28,9 @@
  *	  holds no reference to the relcache entry, because ALTER TABLE and other
  *	  commands refuse to touch a table that has more references than they
  *	  expect.  So if the entry is invalidated, the catch is forgotten, and the
- *	  server does what it would do without us.  The entry can't vanish without
- *	  an invalidation.
+ *	  server does what it would do without us.  An entry without references
+ *	  vanishes only by an invalidation or a drop.  (A server that was built
+ *	  with RELCACHE_FORCE_RELEASE is not supported.)
  * B. A hold is for all fetches by an index, until the hold is released.  It
  *	  does hold a reference, so that the entry stays where it is.  If the entry
  *	  is invalidated, it is rebuilt with heap's routine, and we swap the
@@ -120,11 +121,12 @@ drop_catch(HeapAmSwap *swap)
 static void
 end_hold(HeapAmSwap *swap)
 {
-	if (swap->over)
-		return;
-	dlist_delete(&swap->node);
-	swap->over = true;
-	swap_back(swap->rel);
+	if (!swap->over)
+	{
+		dlist_delete(&swap->node);
+		swap->over = true;
+		swap_back(swap->rel);
+	}
 	unwatch_drops();
 }
 

@@ -318,7 +318,7 @@ relations_notice_children(Relation rel, const char *function)
 		has_subclass(RelationGetRelid(rel)) &&
 		find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL)
 		ereport(NOTICE,
-				(errmsg("children of \"%s\" by inheritance are left out",
+				(errmsg("inheritance children of \"%s\" are left out",
 						RelationGetRelationName(rel)),
 				 errhint("To reach them, use SELECT %s(inhrelid) FROM pg_inherits WHERE inhparent = %s::regclass.",
 						 function, name_literal(rel))));

@@ -46,7 +46,10 @@
 #include "common/relations.h"
 #include "storage/smgr.h"
 
-/* Most blocks to keep for other scans: 16 MB, or less in a small pool. */
+/*
+ * Maximum number of blocks to keep for other scans: 16 MB, or less in a small
+ * pool.
+ */
 #define SHARE_WINDOW	Min(16 * 1024 / KB_PER_BUFFER, NBuffers / 16)
 
 /* The ring that we choose for TOAST values, which are read one by one. */
@@ -223,7 +226,7 @@ policy_notice_cap(int kb, int64 nblocks)
 	if (kb <= 0 || nbuffers >= Min(asked, nblocks))
 		return;
 	ereport(NOTICE,
-			(errmsg("a ring of %d kB is used instead of %d kB",
+			(errmsg("a ring of %d kB is used instead of one of %d kB",
 					nbuffers * KB_PER_BUFFER, kb),
 			 policy_is_capped_by_pool() ?
 			 errdetail("No ring takes more than half of \"%s\".", "shared_buffers") :

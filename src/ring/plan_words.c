@@ -106,8 +106,8 @@ policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 			return psprintf(options->nbuffers == 0 ? "%s is 0" : "the size is that of %s",
 							ring);
 		case SOURCE_CHOSEN:
-			return psprintf(ngettext("%s is -1: sizes itself, up to %d buffer",
-									 "%s is -1: sizes itself, up to %d buffers",
+			return psprintf(ngettext("%s is -1: the ring sizes itself, up to %d buffer",
+									 "%s is -1: the ring sizes itself, up to %d buffers",
 									 options->capacity),
 							ring, options->capacity);
 		case SOURCE_MAX_RING:

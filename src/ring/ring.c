@@ -7,14 +7,14 @@
  * A ring is the server's BufferAccessStrategy: an array of slots with buffer
  * numbers, and "current", the index of the slot that was taken last.  To read
  * a block that is not in shared_buffers, the server takes the next slot.  If
- * the slot is empty, a victim of the clock sweep fills it.  If the slot has a
+ * the slot is empty, a free buffer or a victim of the clock sweep fills it.  If the slot has a
  * buffer, the server reuses the buffer if possible.  If not, the buffer
  * escapes: it stays behind in shared_buffers, where the scan was not meant to
  * leave anything.  There are three reasons:
  *
  *	pinned		The buffer is pinned.  The server puts a victim into the slot.
- *	adopted		Another process uses the page, too.  The server puts a victim
- *				into the slot.
+ *	adopted		The page is also used outside the ring.  The server puts a
+ *				victim into the slot.
  *	dirty		The page is dirty, and its WAL is not flushed.  The server
  *				empties the slot, and takes the next one.
  *
@@ -32,8 +32,9 @@
  *
  * The server lets look-ahead pin the whole ring.  But when all buffers are
  * pinned, so are those in the next slots.  The stream asks for the ring's size
- * only once, when it begins.  At that moment we show it a ring of the largest
- * size that the ring may have, less the headroom.
+ * only once, when it begins.  At that moment we show it as many buffers as
+ * look-ahead may pin: the largest size that the ring may have, less the
+ * headroom, or max_ahead if that is less.
  *
  * When a scan ends, the buffers of its ring are lent to the session's next
  * ring (lend.c).
@@ -236,8 +237,9 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 		/*
 		 * In 17 and 18, each hit reduces the stream's look-ahead by one.
-		 * After this number of calls without a read, the stream does not look
-		 * ahead any more, and only one block is pending.
+		 * After this number of calls without a read, which is more than
+		 * enough, the stream does not look ahead any more, and only one block
+		 * is pending.
 		 */
 		ring->ahead.calls_to_end_lookahead = compat_hits_end_lookahead() ?
 			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT32_MAX;
@@ -376,6 +378,7 @@ static void
 watch_and_tend(Ring *ring, BlockNumber block)
 {
 	TendNeed	need;
+	int			pending;
 
 	ring_watch(ring);
 	note_asked(ring, block);
@@ -384,17 +387,18 @@ watch_and_tend(Ring *ring, BlockNumber block)
 		return;
 	if (sizes_itself(ring))
 		ring_fit_size(ring);
+	pending = ring_count_pending(ring, block);
 	if (leaves_buffers(ring))
 	{
-		ring_leave_slots(ring, ring_count_pending(ring, block));
+		ring_leave_slots(ring, pending);
 		return;
 	}
 	ring_look_for_own_blocks(ring);
 
-	need = ring_tend(ring, ring_count_pending(ring, block));
+	need = ring_tend(ring, pending);
 	while ((need.unpinned_slot && ring_grow_past_pinned(ring)) ||
 		   (need.wal != InvalidXLogRecPtr && ring_make_flush_room(ring)))
-		need = ring_tend(ring, ring_count_pending(ring, InvalidBlockNumber));
+		need = ring_tend(ring, pending);
 
 	if (need.wal != InvalidXLogRecPtr)
 		ring_flush_wal(ring, need.wal);
@@ -405,9 +409,10 @@ watch_and_tend(Ring *ring, BlockNumber block)
 /*
  * The read stream's callback: which block comes next?
  *
- * The stream may be in batch mode.  So anything that may block in here, such
- * as a flush of WAL, the eviction of a buffer, or a wait for another scan,
- * must submit staged I/Os first.
+ * The stream may be in batch mode.  So before anything in here that may wait
+ * for I/O of another process, such as a flush of WAL, the eviction of a buffer,
+ * or a wait for another scan, staged I/Os must be submitted.  LWLocks that are
+ * never held during I/O need no such care.
  */
 static BlockNumber
 ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
@@ -456,6 +461,24 @@ ring_stop_control(Ring *ring)
 }
 
 /*
+ * How many of its newest buffers must a ring that finishes not lend, so that
+ * their pages stay in the pool?
+ *
+ * None that the ring has read the first pages of a reader into which are to
+ * stay (leave_first).  And if the stream was left before its end, the same
+ * query may run again and read the same blocks up to there.  So unless the user
+ * has asked for a ring of a certain size, keep as many buffers as the server's
+ * own ring would leave in the pool.
+ */
+static int
+buffers_to_keep(const Ring *ring, bool at_end)
+{
+	if (leaves_first(ring))
+		return ring->public->nbuffers;
+	return sizes_itself(ring) && !at_end ? ring->size.server_buffers : 0;
+}
+
+/*
  * ring_lend
  *		The stream has come to its end: hide the ring, and lend its buffers to
  *		the session's next ring.
@@ -480,7 +503,7 @@ ring_lend(Ring *ring)
 		memcpy(ring->saved_slots, ring->slots, size);
 	}
 	else if (ring->slots != NULL)
-		lend_buffers(ring, 0);
+		lend_buffers(ring, buffers_to_keep(ring, true));
 	stop_running(ring, RING_LENT);
 }
 
@@ -533,10 +556,6 @@ ring_start_pass(Ring *ring)
  *		the ring one last time, and lend its buffers.  Its counts can be read
  *		until ring_free().  Must not throw.
  *
- * If the stream was left before its end, the same query may run again and want
- * the same first blocks.  So unless the user has asked for a ring of a certain
- * size, do not lend the newest buffers: leave as many in the pool as the
- * server's own ring would leave.
  */
 void
 ring_close(Ring *ring)
@@ -546,8 +565,7 @@ ring_close(Ring *ring)
 	if (ring->state != RING_RUNNING)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)
-		lend_buffers(ring, sizes_itself(ring) && !ring->ahead.at_end ?
-					 ring->size.server_buffers : 0);
+		lend_buffers(ring, buffers_to_keep(ring, ring->ahead.at_end));
 	stop_running(ring, RING_CLOSED);
 }
 

@@ -24,9 +24,10 @@ typedef struct RingOptions
 	int			capacity;		/* largest size; nbuffers if it is fixed */
 	int			base_capacity;	/* capacity without the window and without
 								 * additional room for dirty pages */
-	int			max_ahead;		/* most buffers to look ahead; 0: no limit */
-	int			window;			/* most blocks to keep for other scans; part
-								 * of capacity */
+	int			max_ahead;		/* maximum number of buffers to look ahead; 0:
+								 * no limit */
+	int			window;			/* maximum number of blocks to keep for other
+								 * scans; part of capacity */
 	RingSource	source;			/* where the size came from */
 	int			headroom;		/* buffers that look-ahead must leave unpinned */
 	bool		observe;		/* only watch, change nothing */

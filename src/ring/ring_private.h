@@ -49,7 +49,7 @@ typedef enum OwnBlocks
 /* What the stream has asked for, and the slots that come next: tend.c. */
 typedef struct RingAhead
 {
-	int			reach;			/* most slots that one read may take */
+	int			reach;			/* maximum number of slots that one read takes */
 	int			pending;		/* blocks asked for, whose read has not begun;
 								 * an upper bound */
 	int			nreusable;		/* next slots that were found reusable */
@@ -69,7 +69,8 @@ typedef struct RingAhead
 /* How large the ring has to be: size.c. */
 typedef struct RingSize
 {
-	int			max_needed;		/* most buffers needed in this revolution */
+	int			max_needed;		/* maximum number of buffers needed in this
+								 * revolution */
 	int			flush_room;		/* buffers for dirty pages whose WAL is
 								 * flushed together */
 	int			revolutions_unflushed;	/* revolutions since flush_room was
@@ -139,7 +140,8 @@ struct Ring
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
 /*
- * Most buffers that a ring has for dirty pages whose WAL is not flushed.
+ * Maximum number of buffers that a ring has for dirty pages whose WAL is not
+ * flushed.
  * While the WAL writer flushes the WAL of one batch, the next batches gather.
  */
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
@@ -312,6 +314,13 @@ exchange_slots(Ring *ring, int a, int b)
 	ring->strategy->buffers[b] = ring->slots[b].buffer;
 }
 
+/* Is the reader still to leave the pages in the pool that it reads first? */
+static inline bool
+leaves_first(const Ring *ring)
+{
+	return ring->public->counts.blks_read < ring->options.leave_first;
+}
+
 /*
  * Is the ring open?  If so, each read takes a buffer from the pool and leaves
  * the page there.  If the reader is to leave some pages in the pool
@@ -323,7 +332,7 @@ static inline bool
 leaves_buffers(const Ring *ring)
 {
 	return !ring->options.observe &&
-		(ring->public->counts.blks_read < ring->options.leave_first ||
+		(leaves_first(ring) ||
 		 (ring->options.free_first && compat_have_free_buffer()));
 }
 

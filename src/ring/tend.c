@@ -482,7 +482,8 @@ ring_announce_wal(Ring *ring)
 
 /*
  * ring_count_pending
- *		The stream asks for this block, if it is valid.  Returns how many
+ *		The stream asks for this block, or for none any more if it is
+ *		InvalidBlockNumber.  Called once for each block.  Returns how many
  *		blocks are pending now, at most.
  *
  * Each call adds one, up to what one read takes.  ring_watch() has subtracted

@@ -46,8 +46,8 @@ slot_changed(const Ring *ring, int slot)
  * state that the slot had when it was last tended.
  *
  * If the ring keeps dirty pages, tending has noted which slots the scan itself
- * pins.  So if the buffer of any other slot is pinned, another process has
- * pinned it: that process uses the page, too, and has adopted the page.  If
+ * pins.  So if the buffer of any other slot is pinned, the scan has not pinned
+ * it: the page is also used outside the ring, and counts as adopted.  If
  * the ring does not keep dirty pages, the server may reject some of them and
  * take slots that were not tended, so in such a ring every pin counts as ours.
  *

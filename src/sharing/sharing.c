@@ -23,7 +23,7 @@
  * A. A scan joins the other scans when it has asked for a number of blocks
  *	  (scan_sharing.c), so a scan that is left early never joins.  No scan
  *	  waits before it begins.
- * B. Until a scan has measured that reads cost (sharing_cost.c), it keeps no
+ * B. Until a scan has measured that reads are expensive (sharing_cost.c), it keeps no
  *	  pages for other scans and does not wait for them.
  * C. A scan waits for a slower scan only as long as the wait costs the waiting
  *	  scan less than the slower scan's own reads would.
@@ -41,8 +41,8 @@
  *	  waiting scan assumes a pace that is slower than the published one: see
  *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
  *	  short, and there is at most one such wait in 256 blocks.
- * G. The windows of all relations together are no larger than one window may
- *	  be, so that scans of many relations can't fill the pool.  The more
+ * G. All relations together have no more than one full window, so that scans
+ *	  of many relations can't fill the pool.  The more
  *	  relations have scans that share reads, the smaller the windows are; if
  *	  they would be smaller than a minimum, there are none.
  *
@@ -525,7 +525,8 @@ look_at_others(ShareScan *scan)
 }
 
 /*
- * Look at the other scans, if reads cost, and if the lock can be had at once.
+ * Look at the other scans, if reads are expensive, and if the lock can be had at
+ * once.
  */
 static void
 try_to_look(ShareScan *scan)

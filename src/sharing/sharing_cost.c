@@ -9,7 +9,7 @@
  * A. Now and then the scan reads one block that its stream is about to read,
  *	  and measures the time.  If the operating system has the block in its
  *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
- *	  last eight measured reads took READ_COSTS_US or more, reads cost.  (Fewer
+ *	  last eight measured reads took READ_COSTS_US or more, reads are expensive.  (Fewer
  *	  slow reads may be due to waits for a processor.)
  * B. A scan's pace is the time that it takes for a block, less its waits for
  *	  other scans.
@@ -48,14 +48,15 @@
 #define READ_COSTS_US	30
 
 /*
- * Reads cost if this number of the last eight measured reads took that time.
+ * Reads are expensive if this number of the last eight measured reads took that
+ * time.
  */
 #define COSTLY_READS	5
 
 /*
  * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
- * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.  If reads cost, it is
- * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
+ * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.  If reads are
+ * expensive, it is STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
  */
 #define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32
@@ -69,9 +70,12 @@
 #define BLOCKS_PER_PACE	256
 
 /*
- * A wait ends when the slower scan has advanced by BLOCKS_PER_WAIT blocks (two
- * steps), or earlier.  So the slower scan takes at least the length of the
- * wait, divided by this number, for a block: see cost_note_wait().  A wait of
+ * If the scan in front was close enough when it looked the last time, its wait
+ * ends before the slower scan has advanced by BLOCKS_PER_WAIT blocks (two
+ * steps).  So the slower scan takes at least the length of the wait, divided by
+ * this number, for a block: see cost_note_wait().  If the scan in front began
+ * farther ahead, this makes the slower scan look slower than it is, and the
+ * wait ends sooner than it need.  A wait of
  * LONG_WAIT_MS or less says nothing about the slower scan: its process may just
  * have had no processor.
  */

@@ -106,8 +106,8 @@ run_exits(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
  *		From now on we are told when this process exits.
  *
  * The server's PG_ENSURE_ERROR_CLEANUP() fails if a callback is registered in
- * its block.  So before the server may come to such a block in which readers
- * begin, this must be called.
+ * its block.  So this must be called before any such block in which a reader
+ * may begin.
  */
 void
 shared_watch_exit(void)
@@ -135,10 +135,14 @@ shared_on_exit(SharedExit function)
  * shared_attach
  *		Attach this process to the shared memory; raises an error if that can't
  *		be done.
+ *
+ * If this fails, the transaction may go on all the same.  So its resource owner
+ * must not get hold of a segment.
  */
 void
 shared_attach(void)
 {
+	ResourceOwner owner = CurrentResourceOwner;
 	MemoryContext oldcontext;
 	Shared	   *state;
 	bool		found;
@@ -148,6 +152,7 @@ shared_attach(void)
 
 	shared_watch_exit();
 	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	CurrentResourceOwner = NULL;
 	state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(Shared),
 									 init_segment, &found);
 	compat_name_tranche(state->tranche, TRANCHE_NAME);
@@ -155,15 +160,7 @@ shared_attach(void)
 	LWLockAcquire(&state->lock, LW_EXCLUSIVE);
 	if (state->area == DSA_HANDLE_INVALID)
 	{
-		ResourceOwner owner = CurrentResourceOwner;
-
-		/*
-		 * If this fails, the transaction may go on all the same.  In that
-		 * case its resource owner must not hold anything of the area.
-		 */
-		CurrentResourceOwner = NULL;
 		area = dsa_create(state->tranche);
-		CurrentResourceOwner = owner;
 		state->size_limit = (Size) param_max_shared_memory * 1024;
 		dsa_set_size_limit(area, state->size_limit);
 		dsa_pin(area);
@@ -175,6 +172,7 @@ shared_attach(void)
 	LWLockRelease(&state->lock);
 
 	shared = state;
+	CurrentResourceOwner = owner;
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -284,7 +282,7 @@ shared_try(void (*function) (void *arg), void *arg)
 	{
 		ErrorData  *error;
 
-		/* dsa.c changes this while it makes or attaches a segment */
+		/* shared_attach() and dsa.c change this */
 		CurrentResourceOwner = oldowner;
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();

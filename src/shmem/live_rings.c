@@ -48,11 +48,11 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-/* Most rings of one process that are shown. */
+/* Maximum number of rings of one process that are shown. */
 #define MAX_SHOWN		16
 
 /*
- * Most slots that these rings have together: 128 kB.  With shared_buffers of
+ * Maximum number of slots that these rings have together: 128 kB.  With shared_buffers of
  * 256 MB or more, and default settings otherwise, a ring that sizes itself may
  * grow to some 2,500 buffers.
  */

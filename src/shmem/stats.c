@@ -11,10 +11,11 @@
  *	  (relid, kind) -> counts   --flush-->    (datid, relid, kind) -> counters
  *
  * pgstat does the same with the statistics of tables.  At its end, a
- * transaction flushes if FLUSH_BLOCKS blocks were read, or FLUSH_INTERVAL_MS
- * have passed, since the last flush.  Otherwise the counts wait for the end of
- * a later transaction, or until the backend exits or reads the statistics
- * itself.
+ * transaction flushes if readers have asked for FLUSH_BLOCKS blocks since the
+ * last flush, if FLUSH_INTERVAL_MS have passed since then, or if more than
+ * MAX_PENDING counts are pending.  A parallel worker always flushes.  Otherwise
+ * the counts wait for the end of a later transaction, or until the backend exits
+ * or reads the statistics itself.
  *
  * If a query fails, its readers end while the transaction is aborted.  They
  * flush, too, by the same rules, but at that time memory must not be
@@ -22,8 +23,8 @@
  * begins to read a relation for the first time.  If the row has been removed
  * since then, the counts stay pending.
  *
- * The number of rows is limited: by max_entries, and to what half of the shared
- * area holds.  If there is no room for a row, the 5 % of the rows that were
+ * There are at most max_entries rows, and no more than fit into half of the
+ * shared area.  If there is no room for a row, the 5 % of the rows that were
  * used least recently are removed, as in pg_stat_statements.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
@@ -184,8 +185,8 @@ compare_times(const void *a, const void *b)
 }
 
 /*
- * The how_many rows that were used least recently are to be removed.  Returns
- * when the last of these was used.  The lock is held.
+ * Returns the time before or at which the how_many least recently used rows
+ * were used last.  The lock is held.
  */
 static TimestampTz
 dealloc_horizon(int64 how_many)
@@ -398,9 +399,11 @@ at_exit(void)
 
 /*
  * stats_init
- *		Called once, when the library is loaded, before other files register
- *		what ends readers before a commit: the server calls the function first
- *		that was registered last.
+ *		Called once, when the library is loaded.
+ *
+ * The server calls transaction callbacks in reverse order of registration.  So
+ * this must be called before other files register the callbacks that end
+ * readers before a commit.
  */
 void
 stats_init(void)
