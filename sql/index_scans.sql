@@ -130,11 +130,36 @@ SELECT blocks, blks_unconsumed FROM ahead;
 SELECT anew();
 SELECT count(filler) FROM (SELECT filler FROM big WHERE v >= 5 ORDER BY v LIMIT 100) s;
 SELECT blocks BETWEEN 99 AND 100 AS blocks, blks_unconsumed FROM ahead;
+-- and when it is rescanned
+SELECT anew();
+SELECT count(s.filler) FROM generate_series(5, 25, 5) g, LATERAL (SELECT filler FROM big WHERE v >= g ORDER BY v LIMIT 100) s;
+SELECT blocks BETWEEN 490 AND 500 AS blocks, blks_unconsumed FROM ahead;
 -- left in the middle by who wants no more
 SELECT anew();
 SELECT count(filler) FROM (SELECT filler FROM big WHERE v >= 5 AND id % 2 = 0 ORDER BY v LIMIT 100) s;
 SELECT blocks > 0 AS some, blks_unconsumed <= blocks / 2 AS most_are_wanted FROM ahead;
 RESET pg_ringctl.index_read_ahead_after;
+-- a scan through a ring that goes back to a mark after 205 rows, again and again,
+-- stays in its ring
+RESET pg_ringctl.index_read_ahead;
+SET pg_ringctl.scan_ring = '64kB';
+SET pg_ringctl.scan_threshold = 0;
+SET enable_hashjoin = off;
+SET enable_nestloop = off;
+SET enable_material = off;
+CREATE TABLE pairs AS SELECT v FROM generate_series(0, 29) v, generate_series(1, 2);
+ANALYZE pairs;
+EXPLAIN (COSTS off) SELECT count(filler) FROM pairs JOIN big USING (v);
+SELECT anew();
+SELECT count(filler) FROM pairs JOIN big USING (v);
+SELECT cached('big') <= 16 + 8 AS in_ring;
+DROP TABLE pairs;
+RESET pg_ringctl.scan_ring;
+RESET pg_ringctl.scan_threshold;
+RESET enable_hashjoin;
+RESET enable_nestloop;
+RESET enable_material;
+SET pg_ringctl.index_read_ahead = on;
 
 -- the index's statistics: a scan is a scan, and its rows are as many
 CREATE FUNCTION index_stats() RETURNS bigint[] LANGUAGE sql VOLATILE

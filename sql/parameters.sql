@@ -53,7 +53,6 @@ SELECT name, value, set_config('pg_ringctl.' || name, value, false) AS shown
         ('free_buffers_first', 'off'), ('free_buffers_first', 'on'),
         ('write_ring', '-1'), ('write_ring', '0'), ('write_ring', '1MB'), ('write_ring', '16GB'),
         ('headroom', '0'), ('headroom', '100'),
-        ('max_entries', '100'),
         ('track', 'off')) v (name, value);
 RESET ALL;
 

@@ -88,6 +88,9 @@ typedef get_relation_info_hook_type compat_relation_hook_type;
 #define COMPAT_RELATION_HOOK_INHERITS	inhparent
 #endif
 
+/* Does COPY TO take a partitioned table?  From 19 on it does. */
+#define COMPAT_COPIES_PARTITIONED	(PG_VERSION_NUM >= 190000)
+
 /* A buffer's state word grew to 64 bits in 19. */
 #if PG_VERSION_NUM >= 190000
 typedef uint64 compat_buf_state;

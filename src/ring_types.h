@@ -70,8 +70,8 @@ typedef enum RingSource
 #define RING_COUNT_FIELD(name, label)	int64		name;
 
 /*
- * When the stream has ended, blocks = consumed + unconsumed.  Until then, the
- * difference is what the stream has looked ahead.
+ * When the stream has ended, blocks = consumed + unconsumed.  Until then,
+ * blocks - consumed - unconsumed is what the stream has looked ahead.
  */
 typedef struct RingCounts
 {

@@ -234,7 +234,7 @@ sub parallel_scans_are_one
 	my ($pair, $pids, $lanes) = two_in_step('beside', 6, 12);
 	cmp_ok(rings($pids->[1], 'ring_buffers'),
 		'>', 400, "$name: the ring keeps what is between two gates");
-	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'FROM alone' AND pid <> pg_backend_pid()"
+	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'FROM alone' AND leader_pid IS NULL AND pid <> pg_backend_pid()"
 	);
 	$_->quit                 foreach @$lanes;     # opens all gates
 	ends_complete($_, $name) foreach @$pair;

@@ -315,7 +315,7 @@ sub several_that_stand_still
 	cmp_ok($waits, '<=', 5, "$name: it does not wait for each of them");
 	cmp_ok($found, '>', 0, "$name: they did share");
 	$front->quit;
-	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'crawl' AND pid <> pg_backend_pid()"
+	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'crawl' AND leader_pid IS NULL AND pid <> pg_backend_pid()"
 	);
 	$_->quit foreach @rears;
 }

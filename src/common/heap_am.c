@@ -225,8 +225,8 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 
 /*
  * A relation is about to be dropped.  If we hold it, let go, so that our
- * reference does not prevent the drop.  If the table that owns a TOAST table is
- * in use, the server itself raises an error.
+ * reference does not prevent the drop.  This does not let a table be dropped
+ * that a query uses: the query has the table open, and the server refuses.
  */
 static void
 ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
@@ -276,7 +276,8 @@ unwatch_drops(void)
 /*
  * heap_am_relation_changed
  *		A relcache entry was invalidated; InvalidOid stands for all of them.
- *		Called by policies.c: there is room for few callbacks in a backend.
+ *		Called by policies.c, whose callback serves both files: a backend can
+ *		register only a few.
  */
 void
 heap_am_relation_changed(Oid relid)

@@ -14,16 +14,17 @@
  *	    reads:  1 ................... N | ....................
  *	            pages stay in the pool  | the ring is tight
  *
- * If no threshold is set, the threshold is the size of the pool here.  N is the
- * threshold, or a quarter of the pool if that is less.  Pages that are found in
+ * If no threshold is set, it is the size of the pool, or a quarter of the pool
+ * if the size of the ring is set.  N is the threshold, but at most a quarter of
+ * the pool; the processes of a parallel query divide it.  Pages that are found in
  * the pool do not count.  So each time a scan is repeated, it finds the pages
  * that it has left before, and leaves others, until all its pages are in the
  * pool if there is room for them.
  *
  * The expected number of blocks is computed from the planner's estimate of the
- * rows of the bitmap, by the formula of cost_bitmap_heap_scan().
+ * rows of the bitmap, by the formula that compute_bitmap_pages() has for a single scan.
  *
- * From 18 on a bitmap heap scan reads by a stream.  On 17 it is left alone.
+ * From 18 on a bitmap heap scan uses a read stream.  On 17 it is left alone.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -87,6 +88,20 @@ bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
 	return nblocks == 0 ? 0 : (BlockNumber) Min(ceil(pages), nblocks);
 }
 
+/*
+ * Are so few rows expected that the scan gets no ring, however many blocks the
+ * relation has?  Most bitmaps are small, and then the size need not be asked
+ * for.
+ */
+static bool
+never_reads_enough(const PlanState *ps)
+{
+	double		tuples = Min(outerPlan(ps->plan)->plan_rows, MaxBlockNumber);
+
+	return policy_prospect(((const ScanState *) ps)->ss_currentRelation,
+						   (BlockNumber) tuples, MODE_CONTROL) == RING_NONE;
+}
+
 /* Attach a reader to the node's scan, which has not begun. */
 static void
 attach(BitmapHeapScanState *node, BlockNumber nblocks, BlockNumber expected)
@@ -121,7 +136,8 @@ bitmapscan_first_call(PlanState *ps, int n)
 	BlockNumber nblocks;
 	BlockNumber expected;
 
-	if (policy_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL)
+	if (policy_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL ||
+		never_reads_enough(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);

@@ -150,8 +150,8 @@ executor_expected_blocks(const PlanState *ps)
 }
 
 /*
- * Does the node hand on the rows of its outer node one by one, so that a LIMIT
- * above the node limits the outer node, too?
+ * Does the node hand on the rows of its only child one by one, so that a LIMIT
+ * above the node limits the child, too?
  */
 static bool
 hands_on_rows(const PlanState *ps)
@@ -338,7 +338,7 @@ is_in_loop(const EState *estate)
 	static int	runs = 0;
 	TimestampTz statement = GetCurrentStatementStartTimestamp();
 
-	runs = estate == last_query && statement == last_statement ? runs + 1 : 0;
+	runs = estate == last_query && statement == last_statement ? Min(runs + 1, 3) : 0;
 	last_query = estate;
 	last_statement = statement;
 	return runs > 2;
@@ -352,11 +352,13 @@ static void
 run_and_pause(COMPAT_RUN_PARAMS)
 {
 	bool		in_loop = is_in_loop(queryDesc->estate);
+	const EState *outer = scan_partial_query;
 
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, true);
 	scan_partial_query = queryDesc->estate;
 	run_query(COMPAT_RUN_ARGS);
+	scan_partial_query = outer;
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, false);
 }
@@ -366,8 +368,8 @@ run_and_pause(COMPAT_RUN_PARAMS)
  * times: its readers pause between two runs.
  *
  * A query that was run to its end may stay open, too, as long as its portal
- * does.  So let its readers pause, unless its last part runs when the query is
- * finished.
+ * does.  So let its readers pause, unless ExecutorFinish() will run its
+ * data-modifying CTEs to their end.
  */
 static pg_noinline void
 run_with_readers(COMPAT_RUN_PARAMS)

@@ -37,11 +37,12 @@
  *	  ahead with one block, as streams do.  The following ones begin with the
  *	  blocks of a full read, because a stream can't be told to go on at the
  *	  distance of another one.  If no heap page of a leaf page was missed, there
- *	  is no read-ahead until there are misses again.
- * C. Under a LIMIT, no more blocks are asked for than the LIMIT is expected to
+ *	  is no read-ahead until index_read_ahead_after pages have been missed again.
+ * C. If the rows go to a LIMIT, and the nodes between hand on rows one by one
+ *	  (executor.c), no more blocks are asked for than the LIMIT is expected to
  *	  want.
- * D. If the scan turns, or goes back to a mark, within a leaf, what was read
- *	  ahead is given up.
+ * D. If the scan turns within a leaf, or goes back to a mark, what was read
+ *	  ahead is given up, and the misses are counted anew.
  * E. An index-only scan visits the heap for some items only.  The visibility
  *	  map says for which.
  * F. If the scan is to have a ring but not to read ahead, each block is read
@@ -97,9 +98,10 @@ typedef struct IndexFetch
 	ScanState  *node;
 	const LimitState *limit;	/* above the scan; or NULL */
 	bool		reads_ahead;	/* false: it only reads through a ring */
-	int64		fetches;		/* tuples fetched, with the present one */
-	int64		misses;			/* pages missed in this pass, or since
-								 * pause_reading_ahead() in this pass */
+	int64		fetches;		/* tuples fetched in this pass, with the
+								 * present one */
+	int64		misses;			/* pages missed in this pass, or since they
+								 * were counted anew (B, D) */
 	ScanReader *reader;			/* NULL until a pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;
@@ -118,7 +120,7 @@ static RelationData our_relation;
 
 /*
  * About how many blocks does the LIMIT above the scan still want?  That is
- * computed from the fetches for each row so far.
+ * computed from the number of fetches for each row in this pass so far.
  */
 static int64
 blocks_wanted(const IndexFetch *fetch)
@@ -364,14 +366,31 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 	return found;
 }
 
-/* The scan ends, or is rescanned. */
+/* May the scan go back to a mark? */
+static bool
+has_mark(const IndexFetch *fetch)
+{
+	const BTScanOpaqueData *opaque = (BTScanOpaque) fetch->scan->opaque;
+
+	return opaque->markItemIndex >= 0 || BTScanPosIsValid(opaque->markPos);
+}
+
+/*
+ * The scan ends, is rescanned, or goes back to a mark.
+ *
+ * A merge join may go back after each row.  So if such a scan only reads
+ * through a ring, its misses count on: otherwise it might never miss enough
+ * pages from one mark to the next to use the ring again.
+ */
 static void
 our_index_fetch_reset(IndexFetchTableData *scan)
 {
 	IndexFetch *fetch = (IndexFetch *) scan;
 
 	end_stream(fetch);
-	fetch->misses = 0;
+	if (fetch->reads_ahead || !has_mark(fetch))
+		fetch->misses = 0;
+	fetch->fetches = 0;
 	if (BufferIsValid(fetch->vmbuffer))
 		ReleaseBuffer(fetch->vmbuffer);
 	fetch->vmbuffer = InvalidBuffer;

@@ -73,7 +73,7 @@ const char *
 indexscan_exclusion(const PlanState *ps)
 {
 	if (!indexscan_may_be_taken(ps))
-		return "pg_ringctl.index_read_ahead is off";
+		return "neither read-ahead nor a ring is asked for";
 	/* EXPLAIN alone does not open the index */
 	if (index_of(ps) != NULL && index_of(ps)->rd_rel->relam != BTREE_AM_OID)
 		return "not a btree index";
@@ -133,8 +133,7 @@ indexscan_first_call(PlanState *ps, int n)
 	MemoryContext oldcontext;
 	IndexScanDesc scan;
 
-	if (policy_mode() != MODE_CONTROL || ps->state->es_epq_active != NULL ||
-		!indexscan_may_be_taken(ps))
+	if (policy_mode() != MODE_CONTROL || !indexscan_may_be_taken(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);

@@ -24,7 +24,8 @@
 
 /*
  * The server has up to five functions for sequential scans, each of which we
- * replace by one of two, and one for each other kind of node.
+ * replace by one of two, and one for each other kind of node: 16 in all.  The
+ * rest is for functions of other libraries that wrap nodes.
  */
 #define MAX_FUNCTIONS	32
 

@@ -74,7 +74,7 @@ static int
 check_ring(int64 kb)
 {
 	return args_check_ring("ring", kb,
-						   "-1 is the ring that a sequential scan would get, or one that sizes itself; 0 is no ring.");
+						   "-1 is the ring that a sequential scan would get, or, if that is the server's own, one that sizes itself; 0 is no ring.");
 }
 
 /*
@@ -120,8 +120,8 @@ prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
 
 /*
  * prewarm_check_enabled
- *		Raise an error (55000) if ring_kb, which is not 0, asks for a ring while
- *		pg_ringctl is switched off.
+ *		Raise an error (55000) if ring_kb asks for a ring, that is, is not 0,
+ *		while pg_ringctl is switched off.
  */
 void
 prewarm_check_enabled(int ring_kb)
@@ -310,7 +310,7 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
  *		grants.
  *
  * parallel: the processes that read; see parallel_prewarm_begin().  fit: what
- * has been granted to this command so far, and is changed.  ring_kb: as in
+ * has been granted to this command so far; it is updated.  ring_kb: as in
  * PrewarmOptions.  *result must be zeroed.
  */
 void

@@ -21,8 +21,9 @@
 typedef struct PrewarmOptions
 {
 	int			ring_kb;		/* size of the ring in kB; 0: no ring; -1: the
-								 * ring that a sequential scan would get, or
-								 * one that sizes itself */
+								 * ring that a sequential scan would get, or,
+								 * if that is the server's own, one that sizes
+								 * itself */
 	int			workers;		/* most parallel workers to start */
 	FitAction	fit;
 } PrewarmOptions;

@@ -54,8 +54,8 @@ typedef struct BlocksJob
 								 * out to the next */
 	int64		handed_out;		/* number of blocks handed out */
 	int64		most;			/* number of blocks that may be handed out */
-	int64		again;			/* blocks listed again while they waited, as
-								 * far as they were reported as progress */
+	int64		again;			/* number of blocks listed again while they
+								 * waited, at the last report of progress */
 	LoadResult	result;
 } BlocksJob;
 

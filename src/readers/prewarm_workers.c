@@ -99,8 +99,9 @@ typedef struct ParallelPrewarmShared
 } ParallelPrewarmShared;
 
 /*
- * A number that changes with the layout.  If the library's file is replaced
- * while a session uses it, the workers of that session load the new file.
+ * A number that changes with the size of the struct.  If the library's file is
+ * replaced while a session uses it, the workers of that session load the new
+ * file.  So if the layout is changed, but not the size, change the constant.
  */
 #define PARALLEL_PREWARM_MAGIC		((uint32) (0x52430000 + sizeof(ParallelPrewarmShared)))
 

@@ -289,7 +289,9 @@ reader_may_lend(Reader *reader, bool may_lend)
  *		lend their rings.
  *
  * Only the newest MAX_LOOKED_AT readers are asked.  If a query scans one
- * partition after another, the newest reader is that of the last partition.
+ * partition after another, the newest reader is that of the partition that was
+ * scanned just before.  The others are asked because a query may scan several
+ * tables in turn.
  */
 void
 reader_lend_finished(void)

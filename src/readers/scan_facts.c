@@ -49,7 +49,11 @@
 /* A list has at most this number of entries, which take 190 kB. */
 #define MAX_PUBLISHED			1000
 
-/* At most this number of entries are searched for that of a worker and node. */
+/*
+ * Maximum number of entries that are searched for the one of a worker and node,
+ * so that publishing stays cheap.  If it is not found, there are two, and
+ * EXPLAIN adds them.
+ */
 #define MAX_PUBLISHED_SEARCHED	256
 
 /* What a worker has published about one node of a plan: an entry of a list. */

@@ -225,6 +225,7 @@ next_block_parallel_unringed(ReadStream *stream pg_attribute_unused(), void *arg
 void
 scan_set_stream(HeapScanDesc scan, ReadStream *stream)
 {
+	Assert(scan->rs_read_stream != NULL);	/* heap reads by a stream */
 	compat_instrument_stream(scan, stream);
 	read_stream_end(scan->rs_read_stream);
 	scan->rs_read_stream = stream;

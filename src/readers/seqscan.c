@@ -108,8 +108,9 @@ take_over_first_blocks(ScanReader *reader)
 }
 
 /*
- * May the server read the scan's first blocks, through its own ring?  Not if a
- * ring of ours, which takes over their buffers, must be smaller than that.
+ * May the server read the scan's first blocks, through its own ring?  It may
+ * not if max_ring allows fewer than FIRST_BLOCKS buffers, because our ring is
+ * to take over the buffers of these blocks.
  */
 static bool
 server_may_begin(const SeqScanState *node, RingProspect prospect)

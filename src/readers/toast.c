@@ -28,7 +28,7 @@
  * has seen, and looks at the real size only once in LOOKS_PER_SIZE scans:
  *
  *	    pg_toast_t   ->   200 blocks, 17 looks
- *	    pg_toast_u   ->     0 blocks, 63 looks: the next one is at the real size
+ *	    pg_toast_u   ->     0 blocks, 1023 looks: the next one is at the real size
  *
  * No scan waits for a lock on a TOAST table.  If another session has locked it,
  * to rewrite or truncate it, its values are left alone.
@@ -61,7 +61,10 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-/* The values of a table of fewer blocks are no reason to look at a query. */
+/*
+ * If a table has fewer blocks than this, its TOAST values are no reason to take
+ * the nodes of a query.
+ */
 #define TOAST_MIN_BLOCKS	16
 
 /*
@@ -71,8 +74,8 @@
 #define LOOKS_PER_SIZE		1024
 
 /*
- * The session remembers the sizes of this number of TOAST tables, and then
- * begins anew.  This is more than the partitions of any table.
+ * When the session has seen this number of TOAST tables, it forgets all sizes
+ * and begins anew.
  */
 #define MOST_SEEN			65536
 

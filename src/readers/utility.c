@@ -34,8 +34,8 @@
  *
  * Only the command's own scan may be caught.  Before that scan begins, the
  * server may call a function of the user, to fold an index's predicate, and the
- * function may scan the same table.  The scan of a cursor would outlive the
- * command, but our reader would not.  So when a query (executor.c) or another
+ * function may scan the same table.  It may even open a cursor on the table, the
+ * scan of which would outlive the command, but our reader would not.  So when a query (executor.c) or another
  * command starts, all catches of scans are dropped.  And the scan of another
  * portal, that is, of a cursor that was opened before, is not caught.
  *
@@ -100,7 +100,7 @@ typedef struct UtilityCommand
 static UtilityCommand *command = NULL;	/* the innermost one */
 
 /* Are our hooks there: for objects, for the planner, and for COPY? */
-static bool watches_objects = false;
+static bool watches_creation = false;
 static bool watches_planner = false;
 static bool watches_permissions = false;
 
@@ -164,13 +164,13 @@ may_need_ring(Relation rel)
 }
 
 /*
- * COPY is about to scan this table, which it has opened and locked, or each of
- * the table's leaves if it is partitioned.
+ * COPY is about to scan this table, which it has opened and locked, or, if the
+ * table is partitioned and COPY takes such tables, each of its leaves.
  */
 static void
 catch_copy(Relation rel)
 {
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && COMPAT_COPIES_PARTITIONED)
 	{
 		foreach_oid(leaf, find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL))
 			catch_scan(leaf);
@@ -250,7 +250,9 @@ unwatch_permissions(void)
 
 /*
  * The planner makes the RelOptInfo of a relation.  If it has no query to plan,
- * it was asked how many workers should build an index on this relation.
+ * it was asked how many workers should build an index on this relation, or
+ * whether CLUSTER should sort it.  Only in the first case is the relation
+ * marked as a parent.
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
@@ -260,6 +262,19 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 	if (command != NULL && command->kind == READER_INDEX_BUILD &&
 		root->parse->jointree == NULL && COMPAT_RELATION_HOOK_INHERITS)
 		catch_scan(COMPAT_RELATION_HOOK_RELID);
+}
+
+static void ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
+								  int subId, void *arg);
+
+/* No more objects that are made matter to us. */
+static void
+unwatch_creation(void)
+{
+	if (object_access_hook != ringctl_object_access)
+		return;
+	object_access_hook = prev_object_access;
+	watches_creation = false;
 }
 
 /*
@@ -288,24 +303,30 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	table = IndexGetRelation(objectId, true);
 	if (OidIsValid(table))
 		catch_scan(table);
+	/* Only if the first index is that of a partitioned table, others follow. */
+	if (!OidIsValid(command->made[1]) && get_rel_relkind(objectId) == RELKIND_INDEX)
+		unwatch_creation();
 }
 
 /*
  * Let the server tell us of objects that are made, and let the planner tell us
  * of relations that it looks at.  Our hooks are there only while a command runs
- * that needs them, because others would pay for them.  If another library has
- * put its hook before ours meanwhile, ours stays.
+ * that needs them, because others would pay for them: while there is a hook for
+ * objects, each call of a function with a search_path of its own takes longer.
+ * If another library has put its hook before ours meanwhile, ours stays.
  */
 static void
-watch_objects(void)
+watch_objects(const UtilityCommand *cmd)
 {
-	if (!watches_objects)
+	bool		loads = cmd->fills_table && write_ring_is_set();
+
+	if (!watches_creation && (cmd->creates_index || loads))
 	{
 		prev_object_access = object_access_hook;
 		object_access_hook = ringctl_object_access;
-		watches_objects = true;
+		watches_creation = true;
 	}
-	if (!watches_planner)
+	if (!watches_planner && cmd->kind == READER_INDEX_BUILD)
 	{
 		prev_relation_hook = compat_relation_hook;
 		compat_relation_hook = ringctl_relation_hook;
@@ -316,11 +337,7 @@ watch_objects(void)
 static void
 unwatch_objects(void)
 {
-	if (object_access_hook == ringctl_object_access)
-	{
-		object_access_hook = prev_object_access;
-		watches_objects = false;
-	}
+	unwatch_creation();
 	if (compat_relation_hook == ringctl_relation_hook)
 	{
 		compat_relation_hook = prev_relation_hook;
@@ -422,7 +439,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	if (this_command.copied != NULL)
 		watch_permissions();
 	else if (this_command.kind == READER_INDEX_BUILD || this_command.fills_table)
-		watch_objects();
+		watch_objects(&this_command);
 	if (this_command.fills_table && write_ring_is_set())
 		executor_watch_runs();
 	PG_TRY();
