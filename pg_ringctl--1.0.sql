@@ -283,7 +283,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_rings() IS
-'scans that pg_ringctl gives a ring, observes or reads ahead for, and prewarms, of all sessions, with their rings';
+'scans that pg_ringctl gives a ring, observes or reads ahead for, fetches of TOAST values, and prewarms, of all sessions, with their rings';
 
 CREATE VIEW pg_ringctl_rings AS
     SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid,
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'scans that pg_ringctl gives a ring, observes or reads ahead for, and prewarms, one row for each of their processes; without a ring, ring_buffers is 0';
+'scans that pg_ringctl gives a ring, observes or reads ahead for, fetches of TOAST values, and prewarms, one row for each of their processes; without a ring, ring_buffers is 0';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';

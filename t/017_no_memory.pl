@@ -41,6 +41,7 @@ $node->safe_psql('postgres', 'VACUUM (FREEZE) big; CHECKPOINT');
 under_a_lock();
 scans_go_on('nothing', 0);
 others_count();
+attaches_later();
 
 $node->stop;
 nobody_crashed($node, 'no memory');
@@ -83,6 +84,29 @@ CREATE INDEX ON indexed (id with_query)));
 	is($session->query('SELECT sum(id) FROM big'),
 		$sum, "$name: the session goes on");
 	says($session, $warning, "$name: and says so when there is none");
+	$session->quit;
+}
+
+# The memory is there, but a session can't attach to it at first.
+sub attaches_later
+{
+	my $name = 'attached later';
+	my $session = session($node);
+	my @segments = glob $node->data_dir . '/pg_dynshmem/*';
+
+	chmod 0, @segments;
+	is($session->query(q(LOAD 'pg_ringctl'; SELECT sum(id) FROM big)),
+		$sum, "$name: the right rows");
+	unlike(
+		$session->{stderr},
+		qr/resource was not closed/,
+		"$name: its transaction has kept no segment");
+	says($session, $warning, "$name: the session says so");
+	chmod 0600, @segments;
+	is( $session->query_safe(
+			q(SELECT scans > 0 FROM pg_ringctl_stats WHERE relname = 'big')),
+		't',
+		"$name: what shows the counters works");
 	$session->quit;
 }
 

@@ -14,7 +14,7 @@
  * The stream asks for the last block before the scan has got all blocks.  Only
  * the scan descriptor shows when the scan has got them: it has no buffer and,
  * except in a bitmap heap scan, is not inited.  Such a scan is drained.  (If the
- * upper bound of a TID range is within a page, the scan stops there and is never
+ * last bound of a TID range is within a page, the scan stops there and is never
  * drained.  Its ring is lent when the query ends.)  It
  * keeps its ring until the session's next reader begins, and then lends the
  * ring.  If the scan is rescanned, its ring gets buffers again.

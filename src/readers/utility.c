@@ -303,8 +303,13 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 	table = IndexGetRelation(objectId, true);
 	if (OidIsValid(table))
 		catch_scan(table);
-	/* Only if the first index is that of a partitioned table, others follow. */
-	if (!OidIsValid(command->made[1]) && get_rel_relkind(objectId) == RELKIND_INDEX)
+
+	/*
+	 * Only if the first index is that of a partitioned table, others follow.
+	 * But a command that this one runs in may need the hook.
+	 */
+	if (command->outer == NULL && !OidIsValid(command->made[1]) &&
+		get_rel_relkind(objectId) == RELKIND_INDEX)
 		unwatch_creation();
 }
 

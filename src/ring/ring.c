@@ -464,8 +464,9 @@ ring_stop_control(Ring *ring)
  * How many of its newest buffers must a ring that finishes not lend, so that
  * their pages stay in the pool?
  *
- * None that the ring has read the first pages of a reader into which are to
- * stay (leave_first).  And if the stream was left before its end, the same
+ * All that it has read into while the reader was to leave pages in the pool
+ * (leave_first).  The others are lent: they came from the session's last rings.
+ * And if the stream was left before its end, the same
  * query may run again and read the same blocks up to there.  So unless the user
  * has asked for a ring of a certain size, keep as many buffers as the server's
  * own ring would leave in the pool.
@@ -474,7 +475,7 @@ static int
 buffers_to_keep(const Ring *ring, bool at_end)
 {
 	if (leaves_first(ring))
-		return ring->public->nbuffers;
+		return (int) Min(ring->public->nbuffers, ring->public->counts.blks_read);
 	return sizes_itself(ring) && !at_end ? ring->size.server_buffers : 0;
 }
 
@@ -555,7 +556,6 @@ ring_start_pass(Ring *ring)
  *		The stream has ended, or is about to vanish with a failed query: watch
  *		the ring one last time, and lend its buffers.  Its counts can be read
  *		until ring_free().  Must not throw.
- *
  */
 void
 ring_close(Ring *ring)

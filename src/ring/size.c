@@ -347,7 +347,7 @@ ring_fit_size(Ring *ring)
 		ring_grow(ring, Min(Max(needed - nbuffers, least),
 							ring->options.capacity - nbuffers));
 	else if (leaves_buffers(ring))
-		excess = 0;				/* the pages in the slots are to stay */
+		return;					/* the slots' pages are not to be evicted */
 	else if (ring->sharing.shrink_requested)
 		shrink(ring, nbuffers - needed);
 	else if (excess > 0)

@@ -131,30 +131,25 @@ shared_on_exit(SharedExit function)
 	exits[nexits++] = function;
 }
 
-/*
- * shared_attach
- *		Attach this process to the shared memory; raises an error if that can't
- *		be done.
- *
- * If this fails, the transaction may go on all the same.  So its resource owner
- * must not get hold of a segment.
- */
-void
-shared_attach(void)
+/* Release what a resource owner without a parent has, and free the owner. */
+static void
+free_owner(ResourceOwner owner)
 {
-	ResourceOwner owner = CurrentResourceOwner;
-	MemoryContext oldcontext;
-	Shared	   *state;
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
+	ResourceOwnerDelete(owner);
+}
+
+/* Attach to the segment and the area, or make them. */
+static void
+attach(void)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(TopMemoryContext);
 	bool		found;
+	Shared	   *state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(Shared),
+												 init_segment, &found);
 
-	if (shared != NULL)
-		return;
-
-	shared_watch_exit();
-	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
-	CurrentResourceOwner = NULL;
-	state = compat_named_dsm_segment(SEGMENT_NAME, sizeof(Shared),
-									 init_segment, &found);
 	compat_name_tranche(state->tranche, TRANCHE_NAME);
 
 	LWLockAcquire(&state->lock, LW_EXCLUSIVE);
@@ -172,8 +167,44 @@ shared_attach(void)
 	LWLockRelease(&state->lock);
 
 	shared = state;
-	CurrentResourceOwner = owner;
 	MemoryContextSwitchTo(oldcontext);
+}
+
+/*
+ * shared_attach
+ *		Attach this process to the shared memory; raises an error if that can't
+ *		be done.
+ *
+ * If this fails, the transaction may go on all the same, and a later try may
+ * succeed.  So all segments that were attached up to then are detached at once,
+ * not at the end of the transaction.  All LWLocks are released before that.
+ */
+void
+shared_attach(void)
+{
+	ResourceOwner oldowner = CurrentResourceOwner;
+	ResourceOwner owner;
+
+	if (shared != NULL)
+		return;
+
+	shared_watch_exit();
+	owner = ResourceOwnerCreate(NULL, "pg_ringctl");
+	CurrentResourceOwner = owner;
+	PG_TRY();
+	{
+		attach();
+	}
+	PG_CATCH();
+	{
+		CurrentResourceOwner = oldowner;
+		LWLockReleaseAll();
+		free_owner(owner);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	CurrentResourceOwner = oldowner;
+	free_owner(owner);			/* all that it had is pinned */
 }
 
 /* The area that all parts are in, and the tranche of their locks. */
@@ -253,7 +284,7 @@ is_wanted(const ErrorData *error)
  * cancelled query, is raised again.
  *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
- * changed, but nothing else.  After a failure all LWLocks are released, so the
+ * changed, but nothing else: see shared_attach().  After a failure all LWLocks are released, so the
  * caller must not hold any.  The executor holds none when it asks a node for a
  * row, and a read stream holds none when it asks for a block.  But the caller
  * of the executor may hold one: an index locks a page while it calls a support
@@ -282,7 +313,7 @@ shared_try(void (*function) (void *arg), void *arg)
 	{
 		ErrorData  *error;
 
-		/* shared_attach() and dsa.c change this */
+		/* dsa.c changes this while it makes or attaches a segment */
 		CurrentResourceOwner = oldowner;
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();
