@@ -149,7 +149,13 @@ SET enable_nestloop = off;
 SET enable_material = off;
 CREATE TABLE pairs AS SELECT v FROM generate_series(0, 29) v, generate_series(1, 2);
 ANALYZE pairs;
-EXPLAIN (COSTS off) SELECT count(filler) FROM pairs JOIN big USING (v);
+DO $$
+DECLARE
+    plan text;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT json) SELECT count(filler) FROM pairs JOIN big USING (v)' INTO plan;
+    ASSERT plan ~ 'Merge Join.*Index Scan', plan;
+END $$;
 SELECT anew();
 SELECT count(filler) FROM pairs JOIN big USING (v);
 SELECT cached('big') <= 16 + 8 AS in_ring;
