@@ -47,7 +47,8 @@ typedef enum RingSource
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring
- *	released		buffers that held a page and were let go because the ring shrank
+ *	released		buffers that held a page and were let go because the ring
+ *					shrank
  *	blks_shared		blocks found in shared buffers while scans shared reads
  *	share_waits		times that the scan waited for a slower scan
  *	share_wait_us	time of these waits

@@ -704,7 +704,7 @@ sub instructions_of_small_scans
 		],
 		[
 			'small TID ranges',
-			1.1,
+			1.06,
 			repeated(
 				300,
 				q(SELECT count(*) INTO x FROM keyed WHERE ctid >= ''(100,0)'' AND ctid < ''(102,0)'')
@@ -712,12 +712,12 @@ sub instructions_of_small_scans
 			@small_pool
 		],
 		[
-			'small COPY TO', 1.1,
+			'small COPY TO', 1.08,
 			repeated(300, q(COPY one TO ''/dev/null'')), @small_pool
 		],
 		[
 			'small index builds',
-			1.1,
+			1.05,
 			repeated(
 				20, 'CREATE INDEX one_id ON one (id); DROP INDEX one_id'),
 			@small_pool

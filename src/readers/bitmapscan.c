@@ -15,14 +15,15 @@
  *	            pages stay in the pool  | the ring is tight
  *
  * If no threshold is set, it is the size of the pool, or a quarter of the pool
- * if the size of the ring is set.  N is the threshold, but at most a quarter of
- * the pool; the processes of a parallel query divide it.  Pages that are found in
- * the pool do not count.  So each time a scan is repeated, it finds the pages
- * that it has left before, and leaves others, until all its pages are in the
- * pool if there is room for them.
+ * if the size of the ring is set.  N is the threshold, but at most a quarter
+ * of the pool; the processes of a parallel query divide it.  Pages that are
+ * found in the pool do not count.  So each time a scan is repeated, it finds
+ * the pages that it has left before, and leaves others, until all its pages
+ * are in the pool if there is room for them.
  *
  * The expected number of blocks is computed from the planner's estimate of the
- * rows of the bitmap, by the formula that compute_bitmap_pages() has for a single scan.
+ * rows of the bitmap, by the formula that compute_bitmap_pages() has for a
+ * single scan.
  *
  * From 18 on a bitmap heap scan uses a read stream.  On 17 it is left alone.
  *

@@ -33,11 +33,12 @@
  * of them reads through the server's ring.
  *
  * Only the command's own scan may be caught.  Before that scan begins, the
- * server may call a function of the user, to fold an index's predicate, and the
- * function may scan the same table.  It may even open a cursor on the table, the
- * scan of which would outlive the command, but our reader would not.  So when a query (executor.c) or another
- * command starts, all catches of scans are dropped.  And the scan of another
- * portal, that is, of a cursor that was opened before, is not caught.
+ * server may call a function of the user, to fold an index's predicate, and
+ * the function may scan the same table.  It may even open a cursor on the
+ * table, the scan of which would outlive the command, but our reader would
+ * not.  So when a query (executor.c) or another command starts, all catches of
+ * scans are dropped.  And the scan of another portal, that is, of a cursor
+ * that was opened before, is not caught.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.

@@ -7,10 +7,10 @@
  * A ring is the server's BufferAccessStrategy: an array of slots with buffer
  * numbers, and "current", the index of the slot that was taken last.  To read
  * a block that is not in shared_buffers, the server takes the next slot.  If
- * the slot is empty, a free buffer or a victim of the clock sweep fills it.  If the slot has a
- * buffer, the server reuses the buffer if possible.  If not, the buffer
- * escapes: it stays behind in shared_buffers, where the scan was not meant to
- * leave anything.  There are three reasons:
+ * the slot is empty, a free buffer or a victim of the clock sweep fills it.
+ * If the slot has a buffer, the server reuses the buffer if possible.  If not,
+ * the buffer escapes: it stays behind in shared_buffers, where the scan was
+ * not meant to leave anything.  There are three reasons:
  *
  *	pinned		The buffer is pinned.  The server puts a victim into the slot.
  *	adopted		The page is also used outside the ring.  The server puts a

@@ -23,8 +23,8 @@
  * A. A scan joins the other scans when it has asked for a number of blocks
  *	  (scan_sharing.c), so a scan that is left early never joins.  No scan
  *	  waits before it begins.
- * B. Until a scan has measured that reads are expensive (sharing_cost.c), it keeps no
- *	  pages for other scans and does not wait for them.
+ * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
+ *	  keeps no pages for other scans and does not wait for them.
  * C. A scan waits for a slower scan only as long as the wait costs the waiting
  *	  scan less than the slower scan's own reads would.
  * D. A scan never waits for a scan of the same process or lock group (a

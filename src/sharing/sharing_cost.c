@@ -9,8 +9,8 @@
  * A. Now and then the scan reads one block that its stream is about to read,
  *	  and measures the time.  If the operating system has the block in its
  *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
- *	  last eight measured reads took READ_COSTS_US or more, reads are expensive.  (Fewer
- *	  slow reads may be due to waits for a processor.)
+ *	  last eight measured reads took READ_COSTS_US or more, reads are
+ *	  expensive.  (Fewer slow reads may be due to waits for a processor.)
  * B. A scan's pace is the time that it takes for a block, less its waits for
  *	  other scans.
  * C. Let the scan in front be r times as fast as the last scan.  If the scan
@@ -56,7 +56,8 @@
 /*
  * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
  * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.  If reads are
- * expensive, it is STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
+ * expensive, it is STEPS_PER_COSTLY_PROBE, because the scan has to wait for
+ * each measured read.
  */
 #define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32

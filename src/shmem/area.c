@@ -284,12 +284,13 @@ is_wanted(const ErrorData *error)
  * cancelled query, is raised again.
  *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
- * changed, but nothing else: see shared_attach().  After a failure all LWLocks are released, so the
- * caller must not hold any.  The executor holds none when it asks a node for a
- * row, and a read stream holds none when it asks for a block.  But the caller
- * of the executor may hold one: an index locks a page while it calls a support
- * function, which may run a query.  In this case shared_try() does not call
- * the function, so the scans of that query are not counted.
+ * changed, but nothing else: see shared_attach().  After a failure all LWLocks
+ * are released, so the caller must not hold any.  The executor holds none when
+ * it asks a node for a row, and a read stream holds none when it asks for a
+ * block.  But the caller of the executor may hold one: an index locks a page
+ * while it calls a support function, which may run a query.  In this case
+ * shared_try() does not call the function, so the scans of that query are not
+ * counted.
  *
  * This is also called while a transaction is aborted.  At that time interrupts
  * are held off, and they must still be held off after an error.
