@@ -196,9 +196,13 @@ latency() {
 
 # --- figures of time -------------------------------------------------------------------------------------------------
 
-# over CACHE CASE MEASURE: ours over stock's.
+# over CACHE CASE MEASURE: ours over stock's, the median of the rounds' own ratios. So what ran one after the other is
+# compared. Where the machine changes its speed for minutes, that moves the ratio of two medians, but not this one.
 over() {
-	ratio "$(median "$1" "$2" ours "$3")" "$(median "$1" "$2" stock "$3")"
+	awk -F , -v of="$MAJOR,$1,$2" -v measure="$3" '
+		$1 "," $2 "," $3 == of && $5 == measure { value[$4, $7] = $8; rounds = $7 }
+		END { for (i = 1; i <= rounds; i++) printf "%.3f\n", value["ours", i] / value["stock", i] }' "$CSV" |
+		middle | grep . || die "nothing was recorded for $*"
 }
 
 between() {
