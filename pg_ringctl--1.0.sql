@@ -212,7 +212,7 @@ COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page; they are emptied, except in observe mode';
 COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended or changed its direction';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
-COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless another process used them';
+COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless they are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for a slower scan of the relation';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
@@ -227,13 +227,13 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_info() IS
-'number of rows in pg_ringctl_stats, numbers of rows, log entries and rings for which there was no room, and time of the last reset of all statistics';
+'how many rows of statistics there are; for how many rows, entries of the log of escapes and rings there was no room; and when all statistics were last reset';
 
 CREATE VIEW pg_ringctl_stats_info AS
     SELECT * FROM pg_ringctl_stats_info();
 
 COMMENT ON VIEW pg_ringctl_stats_info IS
-'number of rows in pg_ringctl_stats, numbers of rows, log entries and rings for which there was no room, and time of the last reset of all statistics';
+'how many rows of statistics there are; for how many rows, entries of the log of escapes and rings there was no room; and when all statistics were last reset';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there was no room for more: see pg_ringctl.max_entries';
 COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers, since the last reset of all statistics, that were dropped from the log, or not logged, because it was full';
@@ -393,7 +393,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null i
 COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if its buffer was let go and not used since then';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if the page was evicted and the ring has read no other one into the buffer';
 COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold this block?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
@@ -482,7 +482,7 @@ CREATE VIEW pg_ringctl_escapes AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_escapes IS
-'buffers that escaped from a ring, are in no ring now, and still hold the page that they held when they escaped; those that another process has adopted are shown, too';
+'buffers that escaped from a ring, are in no ring now, and still hold the page that they held when they escaped; those whose pages are also used outside the ring (adopted) are shown, too';
 COMMENT ON COLUMN pg_ringctl_escapes.bufferid IS 'number of the buffer, as in pg_buffercache';
 COMMENT ON COLUMN pg_ringctl_escapes.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_escapes.datname IS 'name of the database; null for relations shared by all databases';
@@ -491,7 +491,7 @@ COMMENT ON COLUMN pg_ringctl_escapes.schemaname IS 'name of the schema that the 
 COMMENT ON COLUMN pg_ringctl_escapes.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_escapes.relforknumber IS 'fork of the relation';
 COMMENT ON COLUMN pg_ringctl_escapes.relblocknumber IS 'block of the relation';
-COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (another process used the page, too, so the page is useful)';
+COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (the page is also used outside the ring, so it is useful)';
 COMMENT ON COLUMN pg_ringctl_escapes.pid IS 'process ID of the process that had the ring';
 COMMENT ON COLUMN pg_ringctl_escapes.escaped_at IS 'when the buffer escaped';
 COMMENT ON COLUMN pg_ringctl_escapes.isdirty IS 'is the page dirty now?';
@@ -712,7 +712,7 @@ COMMENT ON COLUMN pg_ringctl_policies.index_read_ahead IS 'value of pg_ringctl.i
 
 -- Not in C: DROP EXTENSION of any extension must work without the library.
 CREATE FUNCTION pg_ringctl_warn_of_policies() RETURNS event_trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     policies bigint;
 BEGIN
@@ -725,8 +725,8 @@ BEGIN
             WHEN 1 THEN '1 policy stays behind as a security label'
             ELSE format('%s policies stay behind as security labels', policies) END
             USING DETAIL = 'A dump with security labels of pg_ringctl cannot be restored where its library is not loaded.',
-                  HINT = 'To drop them, run SELECT pg_ringctl_drop_all_policies() before DROP EXTENSION. '
-                         'After it, run in psql: LOAD ''pg_ringctl''; SELECT format(''SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL'', objtype, objname) '
+                  HINT = 'Either run SELECT pg_ringctl_drop_all_policies() before DROP EXTENSION, '
+                         'or run in psql after it: LOAD ''pg_ringctl''; SELECT format(''SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL'', objtype, objname) '
                          'FROM pg_seclabels WHERE provider = ''pg_ringctl'' \gexec';
     END IF;
 END $$;

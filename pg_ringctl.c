@@ -12,7 +12,8 @@
  *	  src/params.h      the configuration parameters
  *	  src/ring_types.h  what all folders know of a ring
  *	  src/common/       arguments and relations that users name, the rows that
- *						they get, and functions in the place of heap's
+ *						users get, and a routine that stands in for the heap
+ *						access method's
  *	  src/policies/     policies of relations, kept as security labels
  *	  src/shmem/        shared memory: statistics, live rings, the log of
  *						escapes, the kill switch, progress
@@ -162,7 +163,7 @@ define_scan_params(void)
 							 "Lets scans of one table that run at the same time share their reads.",
 							 "The server starts a scan where another one is. The scan then keeps in its ring what the others have not reached yet, "
 							 "and may wait a little if it is in front. "
-							 "Only for tables that the server itself would scan synchronized, and with rings that size themselves.",
+							 "Applies only to tables whose scans the server itself would synchronize, and to rings that size themselves.",
 							 &param_scan_sharing, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
@@ -201,7 +202,7 @@ define_scan_params(void)
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
-/* Define the parameters that are set for all sessions. */
+/* Define the parameters that only the administrator can set. */
 static void
 define_system_params(void)
 {
@@ -227,16 +228,16 @@ define_system_params(void)
 							"Sets the number of rows of statistics that are kept.",
 							"There is one row for each combination of database, relation and kind of reader. "
 							"When there is no room for another row, the least recently used rows are removed. "
-							"No more rows are kept than half of pg_ringctl.max_shared_memory holds.",
+							"No more rows are kept than fit into half of pg_ringctl.max_shared_memory.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory that all sessions use together.",
-							"It holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
-							"The limit is read when the first session needs this memory. "
-							"In addition, each process that reads through a ring has a segment of 132 kB until its transaction ends. "
-							"The present value of this parameter is a second limit, for all these segments together.",
+							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
+							"The limit is fixed when the first session needs the memory. "
+							"Besides, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB until its transaction ends. "
+							"The present value of this parameter is also the limit of all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

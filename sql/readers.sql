@@ -318,6 +318,12 @@ RESET pg_ringctl.scan_ring;
 SELECT cached('big') AS "left" \gset
 SELECT escapes FROM pg_ringctl_prewarm(:'doc_toast', '256kB');
 SELECT :left > 256 AS many, cached('big') - :left AS taken;
+-- the pages that were read first stay, also those that were in the ring's slots
+SELECT fresh();
+SET pg_ringctl.scan_ring = '2MB';
+SELECT count(*) FROM big WHERE v < 60;
+RESET pg_ringctl.scan_ring;
+SELECT CASE WHEN :'streams_bitmaps' THEN cached('big') = 512 + 256 ELSE true END AS "left";
 -- cursors
 SELECT fresh();
 BEGIN;

@@ -153,8 +153,8 @@ typedef uint32 compat_buf_state;
 
 /*
  * How many reads may a stream over this relation have in progress at once?
- * maintenance: is the stream for maintenance?  The answer is 0 in 17, where
- * all reads are synchronous.
+ * In 17 the answer is 0, because all reads are synchronous there.
+ * maintenance: is the stream for maintenance?
  */
 static inline int
 compat_reads_at_once(Relation rel pg_attribute_unused(),

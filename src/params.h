@@ -22,8 +22,8 @@
 
 /*
  * The least size of a ring that rows are written through.  The server extends
- * a relation by up to 64 blocks at a time, and pins all of them.  If a ring has
- * little room besides these, its buffers escape.
+ * a relation by up to 64 blocks at a time, and pins all of them.  If a ring
+ * has little room besides these, its buffers escape.
  */
 #define WRITE_RING_MIN_KB	(128 * KB_PER_BUFFER)
 

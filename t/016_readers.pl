@@ -63,6 +63,7 @@ row_level_security_and_privileges();
 partitioned_tables();
 indexes_are_complete();
 values_with_a_set_ring();
+values_locked_at_first();
 sessions_do_not_grow();
 repacks_as_first_command() if $repacks_concurrently;
 nothing_is_pinned($node, $_, 'at the end')
@@ -602,6 +603,41 @@ sub values_with_a_set_ring
 		),
 		'1|t',
 		"$name: they have one");
+	$node->safe_psql('postgres', 'DROP TABLE owner');
+}
+
+# The TOAST table is locked when the session wants to look at its size.
+sub values_locked_at_first
+{
+	my $name = 'values, locked at first';
+	my $session =
+	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
+	my ($reader, $vacuum) = (session($node), session($node));
+
+	load_values('owner', $hot_pages, 10);
+	my $toast = $node->safe_psql('postgres',
+		q(SELECT reltoastrelid::regclass FROM pg_class WHERE relname = 'owner')
+	);
+	$reader->query_safe("BEGIN; SELECT chunk_id FROM $toast LIMIT 1");
+	start_query($vacuum, "VACUUM FULL $toast");
+	$node->poll_query_until('postgres',
+		"SELECT count(*) > 0 FROM pg_locks WHERE relation = '$toast'::regclass AND NOT granted"
+	) or die 'VACUUM does not wait';
+	$session->query_safe('SELECT max(id) FROM owner');
+	$reader->query_safe('COMMIT');
+	finish_query($vacuum);
+
+	$session->query_safe(
+		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
+	);
+	$session->query_safe('SELECT max(md5(body)) FROM owner');
+	$_->quit foreach $session, $reader, $vacuum;
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = '$toast'::regclass"
+		),
+		'1|t',
+		"$name: they have a ring later");
 	$node->safe_psql('postgres', 'DROP TABLE owner');
 }
 

@@ -230,6 +230,12 @@ CREATE INDEX keyed_v ON keyed (v);
 CREATE TABLE written (id int, pad text);
 VACUUM (FREEZE, ANALYZE) documents, keyed;
 COPY (SELECT id, pad FROM keyed) TO '$rows';
+CREATE FUNCTION fetched(body text) RETURNS text LANGUAGE plpgsql AS \$\$
+BEGIN
+	RETURN 'fetched ' || length(body || 'x');
+EXCEPTION WHEN out_of_memory THEN
+	RETURN 'caught';
+END \$\$;
 CREATE FUNCTION evict() RETURNS void LANGUAGE sql AS 'SELECT pg_buffercache_evict(bufferid)
  FROM pg_buffercache WHERE relfilenode >= 16384; SELECT'
 ));
@@ -242,6 +248,8 @@ CREATE FUNCTION evict() RETURNS void LANGUAGE sql AS 'SELECT pg_buffercache_evic
 	survives('values', "$cold; $values");
 	survives('values, caught',
 		"$cold; SELECT caught('$values'); SELECT evict(); $values", 'caught');
+	survives('values, caught in each row',
+		"$cold; SELECT min(fetched(body)) FROM documents", 'caught');
 	survives(
 		'values of two cursors',
 		"$cold; BEGIN; DECLARE c CURSOR FOR SELECT id, length(body || '') FROM documents; MOVE 100 IN c;

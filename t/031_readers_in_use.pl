@@ -682,7 +682,8 @@ sub create_other_functions
 		'scan_and_run(regclass, text) RETURNS int',
 		'swap(regclass) RETURNS void',
 		'scans_caught() RETURNS int',
-		'use_function(int) RETURNS void')
+		'use_function(int) RETURNS void',
+		'run_with_cleanup(text) RETURNS void')
 	{
 		$node->safe_psql('postgres',
 			"CREATE FUNCTION $function LANGUAGE c AS '$library'");
@@ -857,6 +858,25 @@ sub nodes_of_another_library
 	$node->safe_psql('postgres', 'DROP TABLE wrapped');
 }
 
+# The first reader of a session begins in a block in which no exit callback may be
+# registered.
+sub cleanup_of_another_library
+{
+	my $session = session_with(
+		$node,
+		session_preload_libraries => 'pg_ringctl',
+		'pg_ringctl.scan_threshold' => 0);
+
+	is( $session->query(
+			q(SELECT run_with_cleanup('SELECT count(*) FROM varied') IS NOT NULL)
+		),
+		't',
+		'cleanup of another library: its function succeeds');
+	is($session->{stderr}, '',
+		'cleanup of another library: without an error');
+	$session->quit;
+}
+
 sub other_libraries
 {
 	my $library = compile_other_library();
@@ -880,7 +900,8 @@ sub other_libraries
 		$session->quit;
 	}
 	nodes_of_another_library($library);
+	cleanup_of_another_library();
 	$node->safe_psql('postgres',
-		'DROP FUNCTION has_heaps_routine, scan_and_run, swap, scans_caught, use_function, opens_cursor, run_caught'
+		'DROP FUNCTION has_heaps_routine, scan_and_run, swap, scans_caught, use_function, run_with_cleanup, opens_cursor, run_caught'
 	);
 }

@@ -1,7 +1,8 @@
 /*
  * A library that looks at rd_tableam, scans with heap_getnext(), puts a routine
  * of its own where it finds another one, and functions of its own into the
- * nodes of scans: for t/031_readers_in_use.pl.
+ * nodes of scans, and runs queries that it cleans up after: for
+ * t/031_readers_in_use.pl.
  */
 #include "postgres.h"
 
@@ -11,6 +12,7 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -21,6 +23,7 @@ PG_FUNCTION_INFO_V1(scan_and_run);
 PG_FUNCTION_INFO_V1(swap);
 PG_FUNCTION_INFO_V1(scans_caught);
 PG_FUNCTION_INFO_V1(use_function);
+PG_FUNCTION_INFO_V1(run_with_cleanup);
 
 void		_PG_init(void);
 
@@ -89,6 +92,27 @@ Datum
 scans_caught(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(ncaught);
+}
+
+static void
+clean_up(int code, Datum arg)
+{
+}
+
+/* Run a command in a block whose cleanup is also done if the process exits. */
+Datum
+run_with_cleanup(PG_FUNCTION_ARGS)
+{
+	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	PG_ENSURE_ERROR_CLEANUP(clean_up, (Datum) 0);
+	{
+		SPI_connect();
+		SPI_execute(command, true, 0);
+		SPI_finish();
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(clean_up, (Datum) 0);
+	PG_RETURN_VOID();
 }
 
 #define FUNCTIONS	31

@@ -29,8 +29,9 @@
  *	  commands refuse to touch a table that has more references than they
  *	  expect.  So if the entry is invalidated, the catch is forgotten, and the
  *	  server does what it would do without us.  An entry without references
- *	  vanishes only by an invalidation or a drop.  (A server that was built
- *	  with RELCACHE_FORCE_RELEASE is not supported.)
+ *	  vanishes only by an invalidation, or by a drop; after a drop the server
+ *	  sends an invalidation before anything looks at the catch again.  (A
+ *	  server that was built with RELCACHE_FORCE_RELEASE is not supported.)
  * B. A hold is for all fetches by an index, until the hold is released.  It
  *	  does hold a reference, so that the entry stays where it is.  If the entry
  *	  is invalidated, it is rebuilt with heap's routine, and we swap the
@@ -247,10 +248,10 @@ ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void
 }
 
 /*
- * Let drops call us as long as there is a hold.  Otherwise our hook must not be
- * there: the server does more for each call of a function with a search_path of
- * its own if there is such a hook.  If another library has put its hook before
- * ours meanwhile, ours stays.
+ * Let drops call us as long as there is a hold.  Otherwise our hook must not
+ * be there: the server does more for each call of a function with a
+ * search_path of its own if there is such a hook.  If another library has put
+ * its hook before ours meanwhile, ours stays.
  */
 static void
 watch_drops(void)
@@ -459,13 +460,14 @@ heap_am_drop_scan_catches(void)
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
 {
-	HeapAmSwap *swap = make_swap(rel);
+	HeapAmSwap *swap;
 
 	Assert(heap_am_is_heap(rel));
+	RelationIncrementReferenceCount(rel);
+	swap = make_swap(rel);
 	swap->before_fetch = before_fetch;
 	swap->arg = arg;
 	swap->owner = CurrentResourceOwner;
-	RelationIncrementReferenceCount(rel);
 	dlist_push_head(&holds, &swap->node);
 	watch_drops();
 	rel->rd_tableam = &our_routine;

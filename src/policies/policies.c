@@ -422,12 +422,13 @@ labels_check_writable(const char *function)
 /*
  * labels_set
  *		Set a relation's label, or drop it if label is NULL, as SECURITY LABEL
- *		does.  Returns whether the relation had a label.
+ *		does.  Returns whether the relation had a label.  If the relation does
+ *		not exist, raises an error, or returns false if missing_ok.
  *
  * The relation stays locked until the transaction ends.
  */
 bool
-labels_set(Oid relid, const char *label)
+labels_set(Oid relid, const char *label, bool missing_ok)
 {
 	ObjectAddress object;
 	Relation	rel;
@@ -438,7 +439,10 @@ labels_set(Oid relid, const char *label)
 	 * vacuum, for example.
 	 */
 	check_owner(relid);
-	rel = relations_open(relid, ShareUpdateExclusiveLock);
+	rel = missing_ok ? try_relation_open(relid, ShareUpdateExclusiveLock) :
+		relations_open(relid, ShareUpdateExclusiveLock);
+	if (rel == NULL)
+		return false;
 	check_owner(relid);
 	if (!takes_policy(rel->rd_rel->relkind))
 		ereport(ERROR,

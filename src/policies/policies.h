@@ -36,7 +36,7 @@ extern void labels_accept(void);
 extern const RelationPolicy *labels_policy(Oid relid);
 extern bool labels_look_up(Oid relid);
 extern void labels_check_writable(const char *function);
-extern bool labels_set(Oid relid, const char *label);
+extern bool labels_set(Oid relid, const char *label, bool missing_ok);
 extern List *labels_relations(void);
 
 /* Does this session know that no relation of its database has a policy? */

@@ -6,9 +6,9 @@
  * A list of blocks that comes from an index may be in random order.  Then the
  * next block is a third of the table away, on average.  But the list also says
  * which blocks come later, so a window of blocks can wait for a better moment.
- * In all modes, a block that is already waiting is not added again.  Each block
- * that is handed out makes room for another one, but in mode "sorted" the
- * window is filled only when it is empty.
+ * In all modes, a block that is already waiting is not added again.  Each
+ * block that is handed out makes room for another one, but in mode "sorted"
+ * the window is filled only when it is empty.
  *
  * Zigzag is what an elevator does, with two heaps:
  *

@@ -42,6 +42,7 @@
 #include "readers/utility.h"
 #include "readers/write_ring.h"
 #include "ring/plan.h"
+#include "shmem/area.h"
 #include "utils/rel.h"
 
 /* How many of the relation's nblocks blocks the node is expected to read. */
@@ -85,6 +86,9 @@ static const struct
 	{T_GatherState, scan_first_gather_call, NULL, NULL},
 	{T_GatherMergeState, scan_first_gather_call, NULL, NULL},
 };
+
+/* The query that last ran for a limited number of rows; it may have ended. */
+static const EState *last_query_run = NULL;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
@@ -170,8 +174,8 @@ typedef struct Walk
 } Walk;
 
 /*
- * The LIMIT that gets the rows of the nodes below ps.  limit: the one that gets
- * the rows of ps.  Either may be NULL.
+ * The LIMIT that gets the rows of the nodes below ps.  limit: the one that
+ * gets the rows of ps.  Either may be NULL.
  */
 static const LimitState *
 limit_below(const PlanState *ps, const LimitState *limit)
@@ -298,6 +302,7 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
 	EState	   *estate;
 
+	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
 		heap_am_drop_scan_catches();	/* see utility.c */
 	if (prev_ExecutorStart)
@@ -306,9 +311,9 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		standard_ExecutorStart(queryDesc, eflags);
 
 	estate = queryDesc->estate;
-	/* The EState of a query that failed may have had the same address. */
-	if (unlikely(scan_partial_query == estate))
-		scan_partial_query = NULL;
+	/* The EState of a query that has ended may have had the same address. */
+	if (unlikely(last_query_run == estate))
+		last_query_run = NULL;
 	if (policy_mode() != MODE_OFF && has_relation_that_matters(estate))
 		prepare_query(queryDesc);
 }
@@ -326,20 +331,19 @@ run_query(COMPAT_RUN_PARAMS)
  * Count this run of a query.  Is it one of many within one statement of the
  * client?  A loop in a function runs its query once for each row, or for each
  * few rows.  To let readers go on and pause around each of these runs would
- * cost more than the rows.  So from the fourth run on, until the next statement
- * of the client, nothing is done: a reader that the third run has paused stays
- * paused, and one that begins later runs on between two runs.
+ * cost more than the rows.  So from the fourth run on, until the next
+ * statement of the client, nothing is done: a reader that the third run has
+ * paused stays paused, and one that begins later runs on between two runs.
  */
 static bool
 is_in_loop(const EState *estate)
 {
-	static const EState *last_query = NULL;
 	static TimestampTz last_statement = 0;
 	static int	runs = 0;
 	TimestampTz statement = GetCurrentStatementStartTimestamp();
 
-	runs = estate == last_query && statement == last_statement ? Min(runs + 1, 3) : 0;
-	last_query = estate;
+	runs = estate == last_query_run && statement == last_statement ? Min(runs + 1, 3) : 0;
+	last_query_run = estate;
 	last_statement = statement;
 	return runs > 2;
 }
@@ -357,8 +361,15 @@ run_and_pause(COMPAT_RUN_PARAMS)
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, true);
 	scan_partial_query = queryDesc->estate;
-	run_query(COMPAT_RUN_ARGS);
-	scan_partial_query = outer;
+	PG_TRY();
+	{
+		run_query(COMPAT_RUN_ARGS);
+	}
+	PG_FINALLY();
+	{
+		scan_partial_query = outer;
+	}
+	PG_END_TRY();
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, false);
 }
@@ -381,8 +392,6 @@ run_with_readers(COMPAT_RUN_PARAMS)
 	}
 	if (scan_nqueries > 0)
 		scan_set_running(queryDesc->estate, true);
-	if (scan_partial_query == queryDesc->estate)
-		scan_partial_query = NULL;
 	run_query(COMPAT_RUN_ARGS);
 	if (scan_nqueries > 0 && !queryDesc->plannedstmt->hasModifyingCTE)
 		scan_set_running(queryDesc->estate, false);

@@ -4,10 +4,11 @@
  *	  Fetches of an index scan that read ahead, or through a ring.
  *
  * The server reads the heap pages of an index scan one by one, each when its
- * tuple is fetched.  But a btree scan knows more: when it comes to a leaf page,
- * it notes the TIDs of all items on this page that it will return.  We list the
- * heap blocks of these items, feed them to a read stream, and when the heap is
- * about to fetch a tuple, we hand over the pinned buffer of its block:
+ * tuple is fetched.  But a btree scan knows more: when it comes to a leaf
+ * page, it notes the TIDs of all items on this page that it will return.  We
+ * list the heap blocks of these items, feed them to a read stream, and when
+ * the heap is about to fetch a tuple, we hand over the pinned buffer of its
+ * block:
  *
  *	  leaf page's items:  | A | A | B | C | B | D | E |
  *	                        ^       ^               ^
@@ -18,7 +19,8 @@
  * the index access method itself reads ahead.
  *
  * Where our code comes in: an index scan calls the table access method through
- * the IndexFetchTableData that it has begun.  We put a larger one in its place:
+ * the IndexFetchTableData that it has begun.  We put a larger one in its
+ * place:
  *
  *	  IndexScanDesc --> xs_heapfetch --> IndexFetch { IndexFetchHeapData heap;
  *	                                                  our state }
@@ -36,8 +38,9 @@
  * B. Each leaf page has a stream of its own.  The first stream begins to look
  *	  ahead with one block, as streams do.  The following ones begin with the
  *	  blocks of a full read, because a stream can't be told to go on at the
- *	  distance of another one.  If no heap page of a leaf page was missed, there
- *	  is no read-ahead until index_read_ahead_after pages have been missed again.
+ *	  distance of another one.  If no heap page of a leaf page was missed,
+ *	  there is no read-ahead until index_read_ahead_after pages have been
+ *	  missed again.
  * C. If the rows go to a LIMIT, and the nodes between hand on rows one by one
  *	  (executor.c), no more blocks are asked for than the LIMIT is expected to
  *	  want.
@@ -223,7 +226,7 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 	fetch->ahead->nasked = fetch->ahead->ntaken = 0;
 	fetch->misses_at_leaf = fetch->misses;
 
-	/* The callback looks at the visibility map, which may block: no batches. */
+	/* The callback looks at the visibility map and may block: no batches. */
 	fetch->stream = ring_begin_stream(fetch->reader->reader.ring,
 									  (full ? READ_STREAM_FULL : READ_STREAM_DEFAULT) |
 									  (fetch->scan->xs_want_itup ? 0 :
@@ -244,8 +247,8 @@ pause_reading_ahead(IndexFetch *fetch)
 /* --- A fetch --- */
 
 /*
- * Take from the stream the buffer of this block, which the item is on.  Returns
- * an invalid buffer if the stream does not have it.
+ * Take from the stream the buffer of this block, which the item is on.
+ * Returns an invalid buffer if the stream does not have it.
  */
 static Buffer
 take_buffer(IndexFetch *fetch, int item, BlockNumber block)
@@ -278,8 +281,8 @@ goes_on(const IndexFetch *fetch, const BTScanPosData *pos)
 }
 
 /*
- * The pinned buffer of this block, if the block has been read ahead, or is read
- * now as the first one of a stream.  Otherwise an invalid buffer.
+ * The pinned buffer of this block, if the block has been read ahead, or is
+ * read now as the first one of a stream.  Otherwise an invalid buffer.
  */
 static Buffer
 buffer_ahead(IndexFetch *fetch, BlockNumber block)
@@ -421,14 +424,24 @@ make_routine(void)
 }
 
 /*
+ * index_fetch_can_attach
+ *		May the fetches of this scan become ours?  Not if they are that
+ *		already, or if the scan holds a heap page.
+ */
+bool
+index_fetch_can_attach(IndexScanDesc scan)
+{
+	return scan->xs_heapfetch != NULL && scan->xs_heapfetch->rel != &our_relation &&
+		!BufferIsValid(((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf);
+}
+
+/*
  * index_fetch_attach
- *		Let the fetches of a node's btree scan, which has not fetched a tuple
- *		yet, be ours.  Must be called in the memory context of the query.
+ *		Let the fetches of a node's btree scan, which can be attached to, be
+ *		ours.  Must be called in the memory context of the query.
  *
  * limit: the LIMIT that gets the node's rows, or NULL.  reads_ahead: do the
- * fetches read ahead?  If not, they only read through a ring.  If another
- * library has wrapped our function, this is called for each row, so there is no
- * effect if the fetches are ours already, or if the scan holds a heap page.
+ * fetches read ahead?  If not, they only read through a ring.
  */
 void
 index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit,
@@ -437,9 +450,6 @@ index_fetch_attach(IndexScanDesc scan, ScanState *node, const LimitState *limit,
 	IndexFetch *fetch;
 
 	make_routine();
-	if (scan->xs_heapfetch->rel == &our_relation ||
-		BufferIsValid(((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf))
-		return;
 	fetch = palloc0(sizeof(IndexFetch));
 	fetch->heap = *(IndexFetchHeapData *) scan->xs_heapfetch;
 	table_index_fetch_end(scan->xs_heapfetch);

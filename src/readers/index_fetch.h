@@ -14,6 +14,7 @@
 #include "access/relscan.h"
 #include "nodes/execnodes.h"
 
+extern bool index_fetch_can_attach(IndexScanDesc scan);
 extern void index_fetch_attach(IndexScanDesc scan, ScanState *node,
 							   const LimitState *limit, bool reads_ahead);
 

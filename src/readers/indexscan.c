@@ -13,9 +13,9 @@
  *	  that stay in the pool before the ring is tight.
  *
  * If the planner expects no more rows than the number of pages that must be
- * missed first (index_read_ahead_after), the scan is left alone.  All others are
- * attached at their first call.  If a scan has no descriptor by then, we begin
- * it as the node would.
+ * missed first (index_read_ahead_after), the scan is left alone.  All others
+ * are attached at their first call.  If a scan has no descriptor by then, we
+ * begin it as the node would.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -131,15 +131,19 @@ indexscan_first_call(PlanState *ps, int n)
 {
 	Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 	MemoryContext oldcontext;
-	IndexScanDesc scan;
+	IndexScanDesc scan = IsA(ps, IndexScanState) ?
+		((IndexScanState *) ps)->iss_ScanDesc : ((IndexOnlyScanState *) ps)->ioss_ScanDesc;
 
-	if (policy_mode() != MODE_CONTROL || !indexscan_may_be_taken(ps))
+	/* If another library has wrapped us, this may be a later call. */
+	if (policy_mode() != MODE_CONTROL ||
+		(scan != NULL && !index_fetch_can_attach(scan)) ||
+		!indexscan_may_be_taken(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	scan = IsA(ps, IndexScanState) ? compat_begin_indexscan((IndexScanState *) ps) :
 		compat_begin_indexonlyscan((IndexOnlyScanState *) ps);
-	if (scan->xs_heapfetch != NULL)
+	if (index_fetch_can_attach(scan))
 		index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), policy_reads_ahead(rel));
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);

@@ -5,8 +5,8 @@
  *
  * Every prewarm into shared buffers calls load_blocks() when it knows which
  * blocks to read.  load_blocks() begins a stream, and takes and releases each
- * buffer of the stream.  Meanwhile other sessions see the reader's ring, and how
- * far the reader is.
+ * buffer of the stream.  Meanwhile other sessions see the reader's ring, and
+ * how far the reader is.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -91,7 +91,8 @@ static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
  *		ours[n], which calls taken_node().
  *
  * Leave the node as it is if it has a function of ours already, or if other
- * functions have all MAX_FUNCTIONS numbers.  Returns whether the node was taken.
+ * functions have all MAX_FUNCTIONS numbers.  Returns whether the node was
+ * taken.
  */
 bool
 node_take(PlanState *ps, TakenNodeMtd taken_node)

@@ -13,8 +13,8 @@
 #include "nodes/execnodes.h"
 
 /*
- * Called when a node that was taken is asked for a row.  n is the number of the
- * node's own function, and must be passed on to the functions below.
+ * Called when a node that was taken is asked for a row.  n is the number of
+ * the node's own function, and must be passed on to the functions below.
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 

@@ -100,8 +100,8 @@ prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno)
 
 /*
  * prewarm_get_options
- *		Check the arguments with these numbers, and fill in the options.  Raises
- *		an error if an argument is null (22004) or not valid (22023).
+ *		Check the arguments with these numbers, and fill in the options.
+ *		Raises an error if an argument is null (22004) or not valid (22023).
  */
 void
 prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
@@ -305,9 +305,9 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
 
 /*
  * prewarm_read
- *		Read nblocks blocks of a fork of the relation, from first_block on, into
- *		shared buffers; if there is no ring, only as many of them as fit_take()
- *		grants.
+ *		Read nblocks blocks of a fork of the relation, from first_block on,
+ *		into shared buffers; if there is no ring, only as many of them as
+ *		fit_take() grants.
  *
  * parallel: the processes that read; see parallel_prewarm_begin().  fit: what
  * has been granted to this command so far; it is updated.  ring_kb: as in

@@ -20,9 +20,9 @@
  * leader waits for all workers of the query, and then removes the query's
  * entries from the list.  If a query fails, its entries are removed when its
  * memory is freed.  But if another parallel query of the leader runs at that
- * time, the entries stay until a parallel query begins while no other one runs.
- * If a worker is started again, because its Gather is rescanned, it adds to its
- * old entry.
+ * time, the entries stay until a parallel query begins while no other one
+ * runs.  If a worker is started again, because its Gather is rescanned, it
+ * adds to its old entry.
  *
  * A leader writes its pid into its list when it attaches.  A worker publishes
  * only if its leader's pid is there, because otherwise its entry would never
@@ -46,13 +46,16 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-/* A list has at most this number of entries, which take 190 kB. */
+/*
+ * A list with this number of entries, which take 190 kB, is full.  (Workers
+ * that publish at the same time may each add one more.)
+ */
 #define MAX_PUBLISHED			1000
 
 /*
- * Maximum number of entries that are searched for the one of a worker and node,
- * so that publishing stays cheap.  If it is not found, there are two, and
- * EXPLAIN adds them.
+ * To find the entry of a worker and node, at most this number of entries are
+ * searched, so that publishing stays cheap.  If the entry is not among them, a
+ * second one is made for the same worker and node, and EXPLAIN adds the two.
  */
 #define MAX_PUBLISHED_SEARCHED	256
 

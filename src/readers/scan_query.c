@@ -141,8 +141,8 @@ query_set_running(ScanReader *reader, bool now_running)
 
 /*
  * query_remove_reader
- *		Take the reader out of its query's lists.  If it is the last one, forget
- *		the query.
+ *		Take the reader out of its query's lists.  If it is the last one,
+ *		forget the query.
  */
 void
 query_remove_reader(ScanReader *reader)

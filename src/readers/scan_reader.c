@@ -13,11 +13,11 @@
  *
  * The stream asks for the last block before the scan has got all blocks.  Only
  * the scan descriptor shows when the scan has got them: it has no buffer and,
- * except in a bitmap heap scan, is not inited.  Such a scan is drained.  (If the
- * last bound of a TID range is within a page, the scan stops there and is never
- * drained.  Its ring is lent when the query ends.)  It
+ * except in a bitmap heap scan, is not inited.  Such a scan is drained.  It
  * keeps its ring until the session's next reader begins, and then lends the
- * ring.  If the scan is rescanned, its ring gets buffers again.
+ * ring.  If the scan is rescanned, its ring gets buffers again.  (If the last
+ * bound of a TID range is within a page, the scan stops there and is never
+ * drained.  Its ring is lent when the query ends.)
  *
  * An index scan has no such descriptor.  Its reader has a single pass, which
  * lasts until the query ends; index_fetch.c has its streams.
@@ -66,9 +66,10 @@ scan_init_readers(void)
 /* --- A pass --- */
 
 /*
- * When the stream has asked for all blocks, the ring may be lent soon.  But the
- * ring of a utility command is not lent: the command frees its scan without
- * telling us, so we can't look at the scan to see whether it has got all blocks.
+ * When the stream has asked for all blocks, the ring may be lent soon.  But
+ * the ring of a utility command is not lent: the command frees its scan
+ * without telling us, so we can't look at the scan to see whether it has got
+ * all blocks.
  */
 static void
 set_pass(ScanReader *reader, PassState pass)

@@ -57,9 +57,8 @@ typedef struct ScanReader
 } ScanReader;
 
 /*
- * The EState of the query that was last run for a limited number of rows, as a
- * cursor's query is; or NULL.  The query may have ended, so this must only be
- * compared with the EState of a node that runs.
+ * The EState of the innermost query that runs now for a limited number of
+ * rows, as a cursor's query does; or NULL.
  */
 extern const EState *scan_partial_query;
 

@@ -6,7 +6,7 @@
  *	  begins --> BLOCKS_BEFORE_SHARING blocks --> joins --> steps --> leaves
  *
  * A scan leaves when it has asked for all blocks, changes its direction, is
- * rescanned, fails, or finds that the kill switch was thrown.  Until it
+ * rescanned, ends, fails, or finds that the kill switch was thrown.  Until it
  * leaves, it keeps in its ring the pages that the other scans have not reached
  * yet.
  *

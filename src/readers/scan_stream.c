@@ -12,8 +12,9 @@
  *
  * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
  * export its functions for that, this file has copies of them.  But a scan
- * with a ring reports another block as its position, unless it is parallel: see
- * report_location().  A bitmap heap scan brings its own stream (bitmapscan.c).
+ * with a ring reports another block as its position, unless it is parallel:
+ * see report_location().  A bitmap heap scan brings its own stream
+ * (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
  * the stream, and heap_endscan() ends it.  The reader owns the ring, and ends
@@ -74,11 +75,11 @@ limit_reached(HeapScanDesc scan)
  *
  * heapam.c reports the block that the stream asks for.  The stream collects
  * several blocks before it starts a read, so for most of the time the read of
- * this block has not been started.  Many small queries, with a LIMIT or EXISTS,
- * start at the block, and have to read it themselves.  So we report a block
- * that the scan got a little earlier, and which is usually still in the ring.
- * A scan without a ring (reader is NULL), or in observe mode, reports what it
- * would report without us.
+ * this block has not been started.  Many small queries, with a LIMIT or
+ * EXISTS, start at the block, and have to read it themselves.  So we report a
+ * block that the scan got a little earlier, and which is usually still in the
+ * ring.  A scan without a ring (reader is NULL), or in observe mode, reports
+ * what it would report without us.
  */
 static void
 report_location(HeapScanDesc scan, ScanReader *reader, BlockNumber next)

@@ -52,8 +52,8 @@ discard_of_failed(void)
 /*
  * The query's memory is about to be freed, with this ParallelQuery in it.  If
  * the query failed, no transaction is in progress now, and the query's workers
- * have exited already.  If it did not fail, what its workers have published has
- * not been collected yet, and is kept.
+ * have exited already.  If it did not fail, what its workers have published
+ * has not been collected yet, and is kept.
  */
 static void
 forget_parallel_query(void *arg)
@@ -168,8 +168,8 @@ scan_parallel_contexts(const EState *estate)
 
 /*
  * Does this process take no part in the node's parallel scan?  Either it has
- * never called the node, or the node is an index scan and few pages were missed
- * here, so that there is no reader.
+ * never called the node, or the node is an index scan and few pages were
+ * missed here, so that there is no reader.
  */
 static bool
 takes_no_part(const PlanState *ps)
@@ -212,10 +212,10 @@ scan_uncalled(QueryDesc *queryDesc)
  *		uncalled: what scan_parallel_contexts() and scan_uncalled() returned
  *		before the query ended; "uncalled" is changed.
  *
- * A scan in which the leader takes no part may have been counted by no process:
- * see counts_scan().  That is so if the leader had to count it, or if worker 0
- * had to and takes no part either.  Such a scan is counted here, unless it has
- * no ring.
+ * A scan in which the leader takes no part may have been counted by no
+ * process: see counts_scan().  That is so if the leader had to count it, or if
+ * worker 0 had to and takes no part either.  Such a scan is counted here,
+ * unless it has no ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

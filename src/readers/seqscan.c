@@ -38,9 +38,9 @@
  *	  not inited, with a limit	the scan is at the limit, if the last call
  *								returned no row
  *
- * In the last case the relation has more blocks than the limit, so the scan has
- * not ended.  The server may count the limit down, so we look only at whether
- * there is a limit, not at its value.
+ * In the last case the relation has more blocks than the limit, so the scan
+ * has not ended.  The server may count the limit down, so we look only at
+ * whether there is a limit, not at its value.
  *
  * A parallel scan has its descriptor before its first call, in the leader and
  * in each worker.  At its first call, each of these processes attaches a ring
@@ -228,8 +228,8 @@ attach_now(SeqScanState *node)
 /* --- The first calls --- */
 
 /*
- * Has the last call taken the scan beyond the first block of its pass?  was_at:
- * the block that the scan was at before that call.
+ * Has the last call taken the scan beyond the first block of its pass?
+ * was_at: the block that the scan was at before that call.
  */
 static inline bool
 left_first_block(HeapScanDesc scan, BlockNumber was_at)
@@ -249,8 +249,9 @@ begin_values(SeqScanState *node)
 }
 
 /*
- * Was the scan, which is about to start a pass, given up in its first blocks in
- * an earlier pass?  A parallel scan has a descriptor before its first pass.
+ * Was the scan, which is about to start a pass, given up in its first blocks
+ * in an earlier pass?  If so, it has a descriptor.  But so has a parallel scan
+ * before its first pass.
  */
 static inline bool
 was_given_up(HeapScanDesc scan)

@@ -106,9 +106,11 @@ range_of(const PlanState *ps, bool only_constants)
 {
 	const TidRangeScan *plan = (const TidRangeScan *) ps->plan;
 	BlockRange	range = {0, MaxBlockNumber};
+	MemoryContext oldcontext = MemoryContextSwitchTo(ps->ps_ExprContext->ecxt_per_tuple_memory);
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
 		narrow_range(&range, qual, ps, only_constants);
+	MemoryContextSwitchTo(oldcontext);
 	ResetExprContext(ps->ps_ExprContext);
 	return range;
 }
@@ -124,10 +126,10 @@ blocks_in_range(BlockRange range, BlockNumber nblocks)
  * Does the scan, which is about to begin, get a ring of ours?  *nblocks is set
  * to the relation's size if it does.
  *
- * It is not enough to look at the range: a tool may copy a large table range by
- * range, where each range would fit into the pool.  But most ranges are below
- * the threshold, whatever the relation's size, and then the size need not be
- * asked for.
+ * It is not enough to look at the range: a tool may copy a large table range
+ * by range, where each range would fit into the pool.  But most ranges are
+ * below the threshold, whatever the relation's size, and then the size need
+ * not be asked for.
  */
 static bool
 gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
@@ -146,8 +148,8 @@ gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 /*
  * tidrangescan_is_small
  *		Do the constants in the node's quals say that its range, in a relation
- *		of nblocks blocks, is too small for a ring?  Computes nothing, so it may
- *		be asked in EXPLAIN.
+ *		of nblocks blocks, is too small for a ring?  Computes nothing, so it
+ *		may be asked in EXPLAIN.
  */
 bool
 tidrangescan_is_small(const PlanState *ps, BlockNumber nblocks)
@@ -186,7 +188,7 @@ tidrangescan_first_call(PlanState *ps, int n)
 	MemoryContext oldcontext;
 	BlockNumber nblocks;
 
-	/* If another library has wrapped our function, this may be a later call. */
+	/* If another library has wrapped us, this may be a later call. */
 	if (policy_mode() != MODE_CONTROL || node->trss_inScan ||
 		(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL))
 		return node_hand_back(ps, n);

@@ -30,8 +30,8 @@
  *	    pg_toast_t   ->   200 blocks, 17 looks
  *	    pg_toast_u   ->     0 blocks, 1023 looks: the next one is at the real size
  *
- * No scan waits for a lock on a TOAST table.  If another session has locked it,
- * to rewrite or truncate it, its values are left alone.
+ * No scan waits for a lock on a TOAST table.  If another session has locked
+ * it, to rewrite or truncate it, its values are left alone.
  *
  * What is not done: values are not read ahead.  A look-up of a row by an index
  * has no reader, so the server reads its values without a ring.
@@ -62,14 +62,14 @@
 #include "utils/syscache.h"
 
 /*
- * If a table has fewer blocks than this, its TOAST values are no reason to take
- * the nodes of a query.
+ * If a table has fewer blocks than this, its TOAST values are no reason to
+ * take the nodes of a query.
  */
 #define TOAST_MIN_BLOCKS	16
 
 /*
- * The real size of a TOAST table is looked at once in this number of queries and
- * scans of its owner.
+ * The real size of a TOAST table is looked at once in this number of queries
+ * and scans of its owner.
  */
 #define LOOKS_PER_SIZE		1024
 
@@ -108,6 +108,7 @@ typedef struct ToastReader
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
 	int64		misses;			/* blocks that were read, not found */
+	bool		broken;			/* could the ring not begin? */
 } ToastReader;
 
 dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
@@ -122,7 +123,7 @@ begin_ring(ToastReader *toast, Relation rel)
 {
 	RingOptions options = toast->options;
 
-	options.leave_first = 0;	/* they have been left */
+	options.leave_first = 0;	/* those blocks have been left already */
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
 	ring_begin_reads(toast->reader.ring, rel);
@@ -133,9 +134,19 @@ begin_ring(ToastReader *toast, Relation rel)
 static BufferAccessStrategy
 strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 {
-	if (toast->reader.ring == NULL && toast->misses >= toast->options.leave_first)
+	if (toast->broken || toast->misses < toast->options.leave_first)
+		return NULL;
+	if (toast->reader.ring == NULL)
+	{
+		/*
+		 * If a function catches the error, its query goes on, and so does
+		 * this reader.
+		 */
+		toast->broken = true;
 		begin_ring(toast, rel);
-	return toast->reader.ring ? ring_before_read(toast->reader.ring, rel, block) : NULL;
+		toast->broken = false;
+	}
+	return ring_before_read(toast->reader.ring, rel, block);
 }
 
 /*
@@ -205,15 +216,18 @@ file_size(SMgrRelation smgr)
 	return smgrexists(smgr, MAIN_FORKNUM) ? smgrnblocks(smgr, MAIN_FORKNUM) : 0;
 }
 
-/* The real size of a TOAST table; 0 if its lock can't be had at once. */
-static BlockNumber
-look_at_size(Oid toastid)
+/*
+ * Set *nblocks to the real size of a TOAST table.  Returns false if its lock
+ * can't be had at once.
+ */
+static bool
+look_at_size(Oid toastid, BlockNumber *nblocks)
 {
 	HeapTuple	tuple;
-	BlockNumber nblocks = 0;
 
 	if (!ConditionalLockRelationOid(toastid, AccessShareLock))
-		return 0;
+		return false;
+	*nblocks = 0;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
 	if (HeapTupleIsValid(tuple))
 	{
@@ -226,14 +240,14 @@ look_at_size(Oid toastid)
 
 		/* to open the relation would cost kilobytes of memory */
 		if (RelFileNumberIsValid(locator.relNumber))
-			nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
+			*nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
 		ReleaseSysCache(tuple);
 	}
 	UnlockRelationOid(toastid, AccessShareLock);
-	return nblocks;
+	return true;
 }
 
-/* The size of a TOAST table, as far as this session knows. */
+/* The size of a TOAST table, as far as this session knows it; else 0. */
 static BlockNumber
 known_size(Oid toastid)
 {
@@ -245,7 +259,8 @@ known_size(Oid toastid)
 	if (toast != NULL && ++toast->looks < LOOKS_PER_SIZE)
 		return toast->nblocks;
 
-	nblocks = look_at_size(toastid);
+	if (!look_at_size(toastid, &nblocks))
+		return toast ? toast->nblocks : 0;
 	if (seen == NULL)
 		seen = seen_create(TopMemoryContext, 32, NULL);
 	if (toast == NULL && seen->members >= MOST_SEEN)
@@ -290,8 +305,8 @@ toast_look_up(Relation rel)
  *
  * The relation is locked, so no other session can drop its TOAST table.  If
  * this session already has a reader of the TOAST table, for another scan, that
- * reader serves both scans until the query that made it ends.  From then on the
- * other scan's values are read without a ring.
+ * reader serves both scans until the query that made it ends.  From then on
+ * the other scan's values are read without a ring.
  */
 void
 toast_begin(const void *owner, Relation rel)
@@ -306,7 +321,7 @@ toast_begin(const void *owner, Relation rel)
 		return;
 
 	nblocks = known_size(toastid);
-	if (nblocks == 0)			/* often, even if a column might have values */
+	if (nblocks == 0)			/* often no row has a value there */
 		return;
 
 	/* The larger of the two tables decides whether there is a ring. */

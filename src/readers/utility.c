@@ -35,10 +35,10 @@
  * Only the command's own scan may be caught.  Before that scan begins, the
  * server may call a function of the user, to fold an index's predicate, and
  * the function may scan the same table.  It may even open a cursor on the
- * table, the scan of which would outlive the command, but our reader would
- * not.  So when a query (executor.c) or another command starts, all catches of
- * scans are dropped.  And the scan of another portal, that is, of a cursor
- * that was opened before, is not caught.
+ * table: the cursor's scan would outlive the command, but our reader ends with
+ * the command.  So when a query (executor.c) or another command starts, all
+ * catches of scans are dropped.  And the scan of another portal, that is, of a
+ * cursor that was opened before, is not caught.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before that.
@@ -81,8 +81,8 @@
 /*
  * A command that is running, and may have scans or loads to be caught; or any
  * command that runs inside such a command, for example in a function that is
- * called for a row.  The inner command has an entry of its own, so that what it
- * scans is not taken for the outer command's next scan.
+ * called for a row.  The inner command has an entry of its own, so that what
+ * it scans is not taken for the outer command's next scan.
  */
 typedef struct UtilityCommand
 {
@@ -268,7 +268,7 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 static void ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 								  int subId, void *arg);
 
-/* No more objects that are made matter to us. */
+/* From now on it does not matter to us which objects are made. */
 static void
 unwatch_creation(void)
 {
@@ -316,10 +316,11 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 
 /*
  * Let the server tell us of objects that are made, and let the planner tell us
- * of relations that it looks at.  Our hooks are there only while a command runs
- * that needs them, because others would pay for them: while there is a hook for
- * objects, each call of a function with a search_path of its own takes longer.
- * If another library has put its hook before ours meanwhile, ours stays.
+ * of relations that it looks at.  Our hooks are there only while a command
+ * runs that needs them, because others would pay for them: while there is a
+ * hook for objects, each call of a function with a search_path of its own
+ * takes longer.  If another library has put its hook before ours meanwhile,
+ * ours stays.
  */
 static void
 watch_objects(const UtilityCommand *cmd)
@@ -422,6 +423,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	UtilityCommand this_command = {.outer = command};
 	uint64		ncatches;
 
+	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
 		heap_am_drop_scan_catches();
 	if (names_our_labels(pstmt->utilityStmt))
@@ -439,7 +441,6 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 			.outer = command
 		};
 	}
-	shared_watch_exit();		/* 19: REPACK (CONCURRENTLY) */
 	ncatches = heap_am_ncatches_made();
 	command = &this_command;
 	if (this_command.copied != NULL)

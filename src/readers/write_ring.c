@@ -44,9 +44,10 @@ static void (*receiver_startup) (DestReceiver *self, int operation, TupleDesc ty
 static const Oid *receiver_made;
 
 /*
- * A bulk insertion that was caught begins: give it a ring of the set size, but
- * of no more than max_ring, and of no more than the server allows, which is an
- * eighth of the pool.  If max_ring leaves it too small a ring, it keeps the
+ * A bulk insertion that was caught begins: give it a ring of the size that
+ * pg_ringctl.write_ring says, or no ring if that is 0.  The ring gets no more
+ * than max_ring, and no more than the server allows, which is an eighth of the
+ * pool.  If max_ring is too small for such a ring, the insertion keeps the
  * server's.
  */
 static void

@@ -31,9 +31,9 @@
 /*
  * A stack of lent buffers.  Some are of finished rings, or of the server's own
  * ring which a ring is about to take over; each of these rings has lent its
- * oldest buffer first.  Others were let go when rings shrank, and hold no page.
- * As long as a lent buffer holds what it held when it was lent, a ring can take
- * it back and needs no victim of the clock sweep.
+ * oldest buffer first.  Others were let go when rings shrank, and hold no
+ * page.  As long as a lent buffer holds what it held when it was lent, a ring
+ * can take it back and needs no victim of the clock sweep.
  *
  * A buffer may be in the stack twice: it was let go, came back to a ring as a
  * victim, and was let go again.  If two slots take it back, one of them is
@@ -164,13 +164,15 @@ lend_buffers(Ring *ring, int keep)
  * The buffers that were lent last are taken first, so that a session which
  * once read through two rings at a time does not go on using the buffers of
  * both.  They go into the slots that the next reads take, the oldest buffer
- * first.
+ * first.  A ring whose reader is to leave its first pages in the pool gets no
+ * lent buffers: it would leave these, too.
  */
 void
 lend_fill(Ring *ring)
 {
 	int			nbuffers;
 	int			first;
+	bool		takes_lent;
 
 	if (!ring->options.observe)
 		lent.reserved += ring->options.capacity;
@@ -187,7 +189,8 @@ lend_fill(Ring *ring)
 	ring_set_size(ring, nbuffers);
 
 	first = nbuffers;
-	while (!ring->options.observe && first > 0 && lend_take_back(&ring->slots[first - 1]))
+	takes_lent = !ring->options.observe && !leaves_first(ring);
+	while (takes_lent && first > 0 && lend_take_back(&ring->slots[first - 1]))
 	{
 		first--;
 		ring->strategy->buffers[first] = ring->slots[first].buffer;
@@ -223,8 +226,8 @@ lend_cancel_reservation(const Ring *ring)
  *		the server needs no other buffers.  A strategy that is in use already
  *		gets none.
  *
- * The buffers stay in the stack.  If the scan goes on, ring_take_over() removes
- * those that the server has read other pages into.
+ * The buffers stay in the stack.  If the scan goes on, ring_take_over()
+ * removes those that the server has read other pages into.
  */
 void
 ring_lend_to_server(BufferAccessStrategy strategy, int most)

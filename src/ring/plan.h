@@ -28,8 +28,9 @@ typedef struct PolicyReasons
 	ScanMode	mode;			/* what is done to scans */
 	BlockNumber nblocks;		/* size of the relation */
 	int			threshold;		/* larger relations use a ring */
-	bool		threshold_is_set;	/* by a parameter or policy; otherwise it
-									 * is a quarter of the pool, or the pool */
+	bool		threshold_is_set;	/* by a parameter or policy; if not, the
+									 * threshold is a quarter of the pool, or
+									 * the whole pool */
 	Oid			ring_from;		/* relation whose policy set scan_ring; or
 								 * invalid */
 	Oid			threshold_from; /* relation whose policy set scan_threshold;
@@ -91,7 +92,8 @@ policy_may_matter(Relation rel)
 
 /*
  * Will a scan get a ring?  Callers compare these values, so their order
- * matters: from nothing to do to a ring of ours.
+ * matters: the first means that there is nothing to do, the last ones that the
+ * ring is ours.
  */
 typedef enum RingProspect
 {

@@ -203,9 +203,9 @@ set_relation(Ring *ring, Relation rel, ForkNumber forknum)
  *
  * flags, rel, forknum, per_buffer_data_size: as for
  * read_stream_begin_relation(), but the ring's options say whether the stream
- * is for maintenance.  next_block is called with next_block_arg, and returns the
- * block that comes next.  The stream lives in the current memory context.  The
- * caller must end the stream before it calls ring_free().
+ * is for maintenance.  next_block is called with next_block_arg, and returns
+ * the block that comes next.  The stream lives in the current memory context.
+ * The caller must end the stream before it calls ring_free().
  *
  * To replace the stream, begin another one on the same ring, end the first
  * one, and call ring_start().
@@ -410,9 +410,9 @@ watch_and_tend(Ring *ring, BlockNumber block)
  * The read stream's callback: which block comes next?
  *
  * The stream may be in batch mode.  So before anything in here that may wait
- * for I/O of another process, such as a flush of WAL, the eviction of a buffer,
- * or a wait for another scan, staged I/Os must be submitted.  LWLocks that are
- * never held during I/O need no such care.
+ * for I/O of another process, such as a flush of WAL, the eviction of a
+ * buffer, or a wait for another scan, staged I/Os must be submitted.  LWLocks
+ * that are never held during I/O need no such care.
  */
 static BlockNumber
 ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
@@ -461,21 +461,22 @@ ring_stop_control(Ring *ring)
 }
 
 /*
- * How many of its newest buffers must a ring that finishes not lend, so that
+ * How many of the newest buffers of a finished ring must not be lent, so that
  * their pages stay in the pool?
  *
- * All that it has read into while the reader was to leave pages in the pool
- * (leave_first).  The others are lent: they came from the session's last rings.
- * And if the stream was left before its end, the same
- * query may run again and read the same blocks up to there.  So unless the user
- * has asked for a ring of a certain size, keep as many buffers as the server's
- * own ring would leave in the pool.
+ * If the reader is still to leave pages in the pool (leave_first), none is
+ * lent.
+ *
+ * Otherwise, if the stream was left before its end, the same query may run
+ * again and read the same blocks up to there.  So unless the user has asked
+ * for a ring of a certain size, keep as many buffers as the server's own ring
+ * would leave in the pool.
  */
 static int
 buffers_to_keep(const Ring *ring, bool at_end)
 {
 	if (leaves_first(ring))
-		return (int) Min(ring->public->nbuffers, ring->public->counts.blks_read);
+		return ring->public->nbuffers;
 	return sizes_itself(ring) && !at_end ? ring->size.server_buffers : 0;
 }
 

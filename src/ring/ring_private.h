@@ -194,8 +194,8 @@ empty_slot(Ring *ring, int slot)
 }
 
 /*
- * The slot's buffer was given to another page.  A ring that only observes keeps
- * the buffer, so the loss must be counted only once.
+ * The slot's buffer was given to another page.  A ring that only observes
+ * keeps the buffer, so the loss must be counted only once.
  */
 static inline void
 note_loss(Ring *ring, RingSlot *slot)
@@ -230,7 +230,7 @@ next_to_consume(const Ring *ring)
 	return ring->public->counts.consumed + ring->public->counts.unconsumed;
 }
 
-/* Number of blocks that the stream has asked for and the reader has not got. */
+/* Number of blocks that were asked for and that the reader has not got. */
 static inline int64
 blocks_ahead(const Ring *ring)
 {
@@ -314,11 +314,19 @@ exchange_slots(Ring *ring, int a, int b)
 	ring->strategy->buffers[b] = ring->slots[b].buffer;
 }
 
-/* Is the reader still to leave the pages in the pool that it reads first? */
+/*
+ * Is the reader still to leave the pages in the pool that it reads first?  If
+ * the ring reused its buffers as soon as leave_first pages have been read, it
+ * would evict the last of them, which are in its slots.  So it is open for one
+ * more revolution.  The pending blocks are as good as read: their slots may
+ * have been emptied already.
+ */
 static inline bool
 leaves_first(const Ring *ring)
 {
-	return ring->public->counts.blks_read < ring->options.leave_first;
+	return ring->options.leave_first > 0 &&
+		ring->public->counts.blks_read + ring->ahead.pending <=
+		ring->options.leave_first + ring->public->nbuffers;
 }
 
 /*

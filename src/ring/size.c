@@ -129,7 +129,8 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  *
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
- * 2. half a read, because some of the pending blocks may be hits;
+ * 2. half a read, because hits among the blocks that were asked for may be
+ *	  taken for pending blocks: see ring_count_pending();
  * 3. the headroom;
  * 4. the room for dirty pages.
  *
@@ -348,6 +349,8 @@ ring_fit_size(Ring *ring)
 							ring->options.capacity - nbuffers));
 	else if (leaves_buffers(ring))
 		return;					/* the slots' pages are not to be evicted */
+	else if (InterruptHoldoffCount > 0)
+		return;					/* an LWLock may be held: evicting takes one */
 	else if (ring->sharing.shrink_requested)
 		shrink(ring, nbuffers - needed);
 	else if (excess > 0)

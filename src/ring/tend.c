@@ -18,8 +18,9 @@
  *
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
- * pending block.  There are at most as many pending blocks as one combined
- * read can take; this number is the reach.
+ * pending block, and one more for each dirty buffer that it rejects.  There
+ * are at most as many pending blocks as one combined read can take; this
+ * number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
  * is none, as in a small ring, P is exchanged with a later free slot within
@@ -36,10 +37,10 @@
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
  * A scan that sets hint bits dirties every page; if checksums are on, it also
  * writes WAL for each.  When such a page comes into reach, WAL is flushed up
- * to the highest LSN of a whole batch of the pages that come next, so that many
- * pages need only one wait.  Twice in a batch, if dirty pages were in reach,
- * the WAL writer is asked to flush the WAL that this process has written, so
- * that usually no wait is needed.
+ * to the highest LSN of a whole batch of the pages that come next, so that
+ * many pages need only one wait.  Twice in a batch, if dirty pages were in
+ * reach, the WAL writer is asked to flush the WAL that this process has
+ * written, so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off: its
@@ -85,9 +86,9 @@
  *		may_find_own_blocks().
  *
  * A stream that finds all its blocks in shared buffers never takes all slots.
- * So if the stream has read nothing for some calls, look at all slots once.
- * Blocks that it reads later in this pass do not matter, because it does not
- * ask for them again.
+ * So if the stream has read nothing since it started, look at all slots once,
+ * after some calls.  Blocks that it reads later in this pass do not matter,
+ * because it does not ask for them again.
  */
 void
 ring_look_for_own_blocks(Ring *ring)
@@ -187,8 +188,8 @@ had_better_grow(const Ring *ring)
 /*
  * Is the slot in the usual state, in which it is reusable: its page is still
  * there, no process uses the page, and the page is clean, or can be written
- * because its WAL is known to be flushed?  This is called twice for each block,
- * so it must be cheap.  If the answer is no, tend_slot() looks closer.
+ * because its WAL is known to be flushed?  This is called twice for each
+ * block, so it must be cheap.  If the answer is no, tend_slot() looks closer.
  */
 static inline bool
 slot_is_plainly_reusable(Ring *ring, int slotno)
@@ -228,9 +229,10 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there
  * is no such slot, and the ring had better not grow, the slot is exchanged
- * with a later unpinned one within the reach.  That is good enough: in this
- * case look-ahead pins all slots beyond the reach, so the pin limit does not
- * let the next read take more slots than there are unpinned ones.
+ * with a later unpinned one within the reach.  If it is look-ahead that pins
+ * all slots beyond the reach, that is good enough: the pin limit does not let
+ * the next read take more slots than there are unpinned ones.  If other scans
+ * pin them, the ring may still grow: see ring_grow_past_pinned().
  */
 static XLogRecPtr
 tend_slot(Ring *ring, int n, Spares *spares)

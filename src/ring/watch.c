@@ -45,11 +45,12 @@ slot_changed(const Ring *ring, int slot)
  * We look a little later.  If the reason can't be seen any more, we go by the
  * state that the slot had when it was last tended.
  *
- * If the ring keeps dirty pages, tending has noted which slots the scan itself
- * pins.  So if the buffer of any other slot is pinned, the scan has not pinned
- * it: the page is also used outside the ring, and counts as adopted.  If
- * the ring does not keep dirty pages, the server may reject some of them and
- * take slots that were not tended, so in such a ring every pin counts as ours.
+ * If the ring keeps dirty pages, tending has noted which of the next slots
+ * were pinned, by the scan or by another process.  If the buffer of any other
+ * slot is pinned now, it was pinned after that, and not by the scan: the page
+ * is also used outside the ring, and counts as adopted.  If the ring does not
+ * keep dirty pages, the server may reject some of them and take slots that
+ * were not tended, so in such a ring every pin counts as ours.
  *
  * When the server rejects a dirty buffer, the slot becomes empty.  So if the
  * slot has another buffer after that, current has passed the slot twice.
@@ -259,7 +260,10 @@ ring_watch(Ring *ring)
 	if (round)
 		passed = ring->public->nbuffers;
 
-	ring->ahead.calls_since_read = passed > 0 ? 0 : ring->ahead.calls_since_read + 1;
+	if (passed > 0)
+		ring->ahead.calls_since_read = 0;
+	else if (ring->ahead.calls_since_read < INT_MAX)
+		ring->ahead.calls_since_read++;
 	ring->ahead.nreusable = Max(0, ring->ahead.nreusable - passed);
 
 	/* backwards, from the slot that was taken last */

@@ -25,8 +25,9 @@
  *	  waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
- * C. A scan waits for a slower scan only as long as the wait costs the waiting
- *	  scan less than the slower scan's own reads would.
+ * C. A scan waits for a slower scan only as long as the wait delays it less
+ *	  than the slower scan's reads would, if that scan had to read all blocks
+ *	  itself.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
  *	  scan's process is waiting for a client, a lock, another process, a
@@ -525,8 +526,8 @@ look_at_others(ShareScan *scan)
 }
 
 /*
- * Look at the other scans, if reads are expensive, and if the lock can be had at
- * once.
+ * Look at the other scans, if reads are expensive, and if the lock can be had
+ * at once.
  */
 static void
 try_to_look(ShareScan *scan)

@@ -16,9 +16,9 @@
  * C. Let the scan in front be r times as fast as the last scan.  If the scan
  *	  in front waits, it takes r times as long.  If it does not wait, both
  *	  scans read all blocks themselves.  Let s be the part of its time that the
- *	  scan in front spends on reads.  In the same time, the last scan makes only
- *	  1/r as many reads.  So its reads slow the scan in front down by s/r at
- *	  most, and waiting may pay as long as
+ *	  scan in front spends on reads.  In the same time, the last scan makes
+ *	  only 1/r as many reads.  So its reads slow the scan in front down by s/r
+ *	  at most, and waiting may pay as long as
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
@@ -48,8 +48,8 @@
 #define READ_COSTS_US	30
 
 /*
- * Reads are expensive if this number of the last eight measured reads took that
- * time.
+ * Reads are expensive if this number of the last eight measured reads took
+ * that time.
  */
 #define COSTLY_READS	5
 
@@ -73,12 +73,11 @@
 /*
  * If the scan in front was close enough when it looked the last time, its wait
  * ends before the slower scan has advanced by BLOCKS_PER_WAIT blocks (two
- * steps).  So the slower scan takes at least the length of the wait, divided by
- * this number, for a block: see cost_note_wait().  If the scan in front began
- * farther ahead, this makes the slower scan look slower than it is, and the
- * wait ends sooner than it need.  A wait of
- * LONG_WAIT_MS or less says nothing about the slower scan: its process may just
- * have had no processor.
+ * steps).  So the slower scan takes at least the length of the wait, divided
+ * by this number, for a block: see cost_note_wait().  If the scan in front
+ * began farther ahead, this makes the slower scan look slower than it is, and
+ * the wait ends sooner than it need.  A wait of LONG_WAIT_MS or less says
+ * nothing about the slower scan: its process may just have had no processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10
@@ -121,8 +120,8 @@ cost_begin(ScanCost *cost, int64 position)
  *		If it is time for a measured read, read this block, which the stream is
  *		about to read, and see how long that takes.
  *
- * The read does not go through shared buffers.  So the read is not counted, and
- * if the page changes meanwhile, that does no harm.
+ * The read does not go through shared buffers.  So the read is not counted,
+ * and if the page changes meanwhile, that does no harm.
  */
 void
 cost_probe(ScanCost *cost, Relation rel, BlockNumber block)

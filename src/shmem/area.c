@@ -45,6 +45,12 @@
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
 
+/* Space in the area for a process, in all parts together. */
+#define SPACE_PER_PROCESS	704
+
+/* The least space for what grows: rows, the log, lists. */
+#define MIN_ROOM			(2 * 1024 * 1024)
+
 typedef struct Shared
 {
 	int			tranche;		/* set once, when the segment is created */
@@ -68,6 +74,7 @@ static bool unavailable = false;
 /* What to do when this process exits, the last one first. */
 static SharedExit exits[NUM_SHARED_PARTS];
 static int	nexits = 0;
+bool		shared_watches_exit = false;
 
 static void
 init_segment(COMPAT_DSM_INIT_PARAMS)
@@ -102,21 +109,14 @@ run_exits(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 }
 
 /*
- * shared_watch_exit
- *		From now on we are told when this process exits.
- *
- * The server's PG_ENSURE_ERROR_CLEANUP() fails if a callback is registered in
- * its block.  So this must be called before any such block in which a reader
- * may begin.
+ * shared_begin_to_watch_exit
+ *		The slow path of shared_watch_exit().
  */
 void
-shared_watch_exit(void)
+shared_begin_to_watch_exit(void)
 {
-	static bool watched = false;
-
-	if (!watched)
-		before_shmem_exit(run_exits, (Datum) 0);
-	watched = true;
+	before_shmem_exit(run_exits, (Datum) 0);
+	shared_watches_exit = true;
 }
 
 /*
@@ -141,6 +141,12 @@ free_owner(ResourceOwner owner)
 	ResourceOwnerDelete(owner);
 }
 
+static Size
+space_for_processes(void)
+{
+	return (Size) MaxBackends * SPACE_PER_PROCESS;
+}
+
 /* Attach to the segment and the area, or make them. */
 static void
 attach(void)
@@ -156,7 +162,8 @@ attach(void)
 	if (state->area == DSA_HANDLE_INVALID)
 	{
 		area = dsa_create(state->tranche);
-		state->size_limit = (Size) param_max_shared_memory * 1024;
+		state->size_limit = Max((Size) param_max_shared_memory * 1024,
+								space_for_processes() + MIN_ROOM);
 		dsa_set_size_limit(area, state->size_limit);
 		dsa_pin(area);
 		state->area = dsa_get_handle(area);
@@ -176,8 +183,9 @@ attach(void)
  *		be done.
  *
  * If this fails, the transaction may go on all the same, and a later try may
- * succeed.  So all segments that were attached up to then are detached at once,
- * not at the end of the transaction.  All LWLocks are released before that.
+ * succeed.  So all segments that were attached up to then are detached at
+ * once, not at the end of the transaction.  All LWLocks are released before
+ * that.
  */
 void
 shared_attach(void)
@@ -207,18 +215,22 @@ shared_attach(void)
 	free_owner(owner);			/* all that it had is pinned */
 }
 
+/*
+ * shared_room
+ *		How many bytes of the area are left for what does not have a place for
+ *		each process.
+ */
+Size
+shared_room(void)
+{
+	return shared->size_limit - space_for_processes();
+}
+
 /* The area that all parts are in, and the tranche of their locks. */
 dsa_area *
 shared_area(void)
 {
 	return area;
-}
-
-/* The limit of the area's size, in bytes. */
-Size
-shared_size_limit(void)
-{
-	return shared->size_limit;
 }
 
 int

@@ -32,15 +32,33 @@ typedef void (*SharedInit) (void *part);
 /* Called when the process exits, before it detaches from shared memory. */
 typedef void (*SharedExit) (void);
 
-extern void shared_watch_exit(void);
+extern bool shared_watches_exit;
+
+extern void shared_begin_to_watch_exit(void);
 extern void shared_on_exit(SharedExit function);
 extern void shared_attach(void);
+extern Size shared_room(void);
 extern dsa_area *shared_area(void);
-extern Size shared_size_limit(void);
 extern int	shared_tranche(void);
 extern void *shared_part(SharedPart which, Size size, SharedInit init);
 extern void *shared_find_part(SharedPart which);
 extern bool shared_try(void (*function) (void *arg), void *arg);
 extern pg_atomic_uint32 *shared_off_count(void);
+
+/*
+ * shared_watch_exit
+ *		From now on we are told when this process exits.
+ *
+ * The server's PG_ENSURE_ERROR_CLEANUP() fails if an exit callback is
+ * registered in its block, in which a reader may begin: REPACK (CONCURRENTLY)
+ * in 19 has such a block, and functions of other libraries may have one.  So
+ * call this whenever a query or a utility command starts.
+ */
+static inline void
+shared_watch_exit(void)
+{
+	if (unlikely(!shared_watches_exit))
+		shared_begin_to_watch_exit();
+}
 
 #endif							/* RINGCTL_AREA_H */

@@ -33,7 +33,10 @@
 #include "shmem/escape_log.h"
 #include "shmem/area.h"
 
-/* The log has an entry for each buffer, but at most this number: 1.8 MB. */
+/*
+ * The log has an entry for each buffer, but at most this number (1.8 MB), and
+ * it takes at most a quarter of the area's room.
+ */
 #define MAX_ENTRIES		32768
 
 typedef struct LogEntry
@@ -55,7 +58,7 @@ static EscapesPart *escapes = NULL;
 static int
 entries_wanted(void)
 {
-	return Min(NBuffers, MAX_ENTRIES);
+	return (int) Min(Min(NBuffers, MAX_ENTRIES), shared_room() / 4 / sizeof(LogEntry));
 }
 
 static void

@@ -53,8 +53,8 @@
 
 /*
  * Maximum number of slots that these rings have together: 128 kB.  With
- * shared_buffers of 256 MB or more, and default settings otherwise, a ring that
- * sizes itself may grow to some 2,500 buffers.
+ * shared_buffers of 256 MB or more, and default settings otherwise, a ring
+ * that sizes itself may grow to some 2,500 buffers.
  */
 #ifndef MAX_SLOTS
 #define MAX_SLOTS		4096

@@ -10,8 +10,8 @@
  *	    | Progress |  (none)  | Progress |
  *	    +----------+----------+----------+
  *	      ^      ^
- *	      |      +-- blocks_done: the process and its parallel workers
- *	      +--------- the rest: the process that runs the command
+ *	      |      +-- blocks_done: written by the process and its workers
+ *	      +--------- the rest: written by the process that runs the command
  *
  * A lock protects the places, except for blocks_done, to which the processes
  * add without the lock.  All else is changed only a few times in a command.
@@ -62,15 +62,19 @@ init_progress(void *memory)
 		pg_atomic_init_u64(&new->places[i].blocks_done, 0);
 }
 
-/* This process's command has ended, or failed. */
+/*
+ * This process's command has ended, or failed; or the process exits.  A worker
+ * leaves its leader's place as it is.
+ */
 static void
 end_command(void)
 {
-	if (place == NULL)
-		return;
-	LWLockAcquire(&part->lock, LW_EXCLUSIVE);
-	place->progress.pid = 0;
-	LWLockRelease(&part->lock);
+	if (place != NULL && place->progress.pid == MyProcPid)
+	{
+		LWLockAcquire(&part->lock, LW_EXCLUSIVE);
+		place->progress.pid = 0;
+		LWLockRelease(&part->lock);
+	}
 	place = NULL;
 }
 
@@ -83,8 +87,7 @@ attach_progress(void *arg pg_attribute_unused())
 	part = shared_part(PART_PROGRESS,
 					   offsetof(ProgressPart, places) +
 					   MaxBackends * sizeof(ProgressPlace), init_progress);
-	if (!IsParallelWorker())
-		shared_on_exit(end_command);
+	shared_on_exit(end_command);
 }
 
 /* The place of a process; NULL if it has none. */

@@ -13,9 +13,9 @@
  * pgstat does the same with the statistics of tables.  At its end, a
  * transaction flushes if readers have asked for FLUSH_BLOCKS blocks since the
  * last flush, if FLUSH_INTERVAL_MS have passed since then, or if more than
- * MAX_PENDING counts are pending.  A parallel worker always flushes.  Otherwise
- * the counts wait for the end of a later transaction, or until the backend exits
- * or reads the statistics itself.
+ * MAX_PENDING counts are pending.  A parallel worker always flushes.
+ * Otherwise the counts wait for the end of a later transaction, or until the
+ * backend exits or reads the statistics itself.
  *
  * If a query fails, its readers end while the transaction is aborted.  They
  * flush, too, by the same rules, but at that time memory must not be
@@ -54,15 +54,15 @@
 #define FLUSH_BLOCKS		1000
 
 /*
- * Also flush at the end of a transaction if this time has passed since the last
- * flush.
+ * Also flush at the end of a transaction if this time has passed since the
+ * last flush.
  */
 #define FLUSH_INTERVAL_MS	1000
 
 /* When there is no room for a row, this percentage of the rows is removed. */
 #define DEALLOC_PERCENT		5
 
-/* Space for a row in the shared area, with the table's buckets and dsa's own. */
+/* Space for a row in the area, with the table's buckets and dsa's own. */
 #define ROW_SPACE			320
 
 /* Counts of this backend that are not yet in shared memory. */
@@ -172,7 +172,7 @@ stats_attach(void)
 static int64
 most_rows(void)
 {
-	return Min(param_max_entries, (int64) shared_size_limit() / 2 / ROW_SPACE);
+	return Min(param_max_entries, (int64) shared_room() / 2 / ROW_SPACE);
 }
 
 static int
@@ -185,8 +185,8 @@ compare_times(const void *a, const void *b)
 }
 
 /*
- * Returns the time before or at which the how_many least recently used rows
- * were used last.  The lock is held.
+ * Of the how_many least recently used rows, return the time at which the last
+ * one was used.  The lock is held.
  */
 static TimestampTz
 dealloc_horizon(int64 how_many)

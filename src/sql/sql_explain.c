@@ -231,9 +231,9 @@ print_facts(ExplainState *es, List *all)
 }
 
 /*
- * Print which ring a scan of the relation would get now.  But for EXPLAIN
- * ANALYZE, if the scan would get a reader, print why it had none.  (A scan that
- * is left to the server's ring has no reader.)
+ * Print which ring a scan of the relation would get now.  But under EXPLAIN
+ * ANALYZE, if such a scan gets a reader and this one had none, print why it
+ * had none.  (A scan that is left to the server's ring has no reader.)
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
@@ -297,8 +297,8 @@ why_not_read_ahead(const ExplainState *es, const PlanState *ps)
 }
 
 /*
- * Print what the index scan has read ahead, or what its ring did.  If it has no
- * facts ("all" is NIL), print why.
+ * Print what the index scan has read ahead, or what its ring did.  If it has
+ * no facts ("all" is NIL), print why.
  */
 static void
 print_read_ahead(ExplainState *es, const PlanState *ps, List *all)

@@ -84,7 +84,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 	policy_spell(&policy, &settings);
 
 	labels_check_writable("pg_ringctl_set_policy()");
-	(void) labels_set(PG_GETARG_OID(0), policy_write(&settings));
+	(void) labels_set(PG_GETARG_OID(0), policy_write(&settings), false);
 	if (policy.sets_scan_ring)
 		policy_notice_cap(policy.scan_ring, PG_INT64_MAX);
 	PG_RETURN_VOID();
@@ -99,7 +99,7 @@ Datum
 pg_ringctl_drop_policy(PG_FUNCTION_ARGS)
 {
 	labels_check_writable("pg_ringctl_drop_policy()");
-	PG_RETURN_BOOL(labels_set(PG_GETARG_OID(0), NULL));
+	PG_RETURN_BOOL(labels_set(PG_GETARG_OID(0), NULL, false));
 }
 
 /*
@@ -116,7 +116,8 @@ pg_ringctl_drop_all_policies(PG_FUNCTION_ARGS)
 	labels_check_writable("pg_ringctl_drop_all_policies()");
 	foreach_oid(relid, labels_relations())
 	{
-		if (get_rel_name(relid) != NULL && labels_set(relid, NULL))
+		/* another session may drop the relation meanwhile */
+		if (labels_set(relid, NULL, true))
 			dropped++;
 	}
 	PG_RETURN_INT64(dropped);

@@ -307,7 +307,7 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 
 	ring_require_server();
 	leaves = relations_leaves(relid, "pg_ringctl_reclaim", true);
-	/* If a partitioned table has no partition, evict nothing: NIL means all. */
+	/* A partitioned table without partitions: evict nothing (NIL: all). */
 	return reclaim(fcinfo, leaves != NIL ? leaves : list_make1_oid(relid));
 }
 

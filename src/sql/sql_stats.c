@@ -121,8 +121,8 @@ notice_nothing_reset(Oid datid, Oid relid)
  * pg_ringctl_stats_reset(datid oid, relid oid)
  *
  * Resets the counters of a relation, of a database, or all; 0 stands for any
- * relation or database.  If all are reset, the number of dropped entries of the
- * log of escapes is reset, too.  Returns the time of the reset.
+ * relation or database.  If all are reset, the number of dropped entries of
+ * the log of escapes is reset, too.  Returns the time of the reset.
  */
 Datum
 pg_ringctl_stats_reset(PG_FUNCTION_ARGS)
