@@ -227,13 +227,13 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_info() IS
-'how many rows of statistics there are; for how many rows, entries of the log of escapes and rings there was no room; and when all statistics were last reset';
+'number of rows of statistics; numbers of the rows, log entries and rings that there was no room for; time of the last reset of all statistics';
 
 CREATE VIEW pg_ringctl_stats_info AS
     SELECT * FROM pg_ringctl_stats_info();
 
 COMMENT ON VIEW pg_ringctl_stats_info IS
-'how many rows of statistics there are; for how many rows, entries of the log of escapes and rings there was no room; and when all statistics were last reset';
+'number of rows of statistics; numbers of the rows, log entries and rings that there was no room for; time of the last reset of all statistics';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there was no room for more: see pg_ringctl.max_entries';
 COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers, since the last reset of all statistics, that were dropped from the log, or not logged, because it was full';

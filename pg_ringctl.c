@@ -12,8 +12,8 @@
  *	  src/params.h      the configuration parameters
  *	  src/ring_types.h  what all folders know of a ring
  *	  src/common/       arguments and relations that users name, the rows that
- *						users get, and a routine that stands in for the heap
- *						access method's
+ *						users get, and the routine that we put in the place of
+ *						heap's
  *	  src/policies/     policies of relations, kept as security labels
  *	  src/shmem/        shared memory: statistics, live rings, the log of
  *						escapes, the kill switch, progress
@@ -35,6 +35,7 @@
 #include <limits.h>
 
 #include "compat.h"
+#include "shmem/area.h"
 #include "shmem/kill_switch.h"
 #include "sql/sql_explain.h"
 #include "policies/policies.h"
@@ -228,14 +229,14 @@ define_system_params(void)
 							"Sets the number of rows of statistics that are kept.",
 							"There is one row for each combination of database, relation and kind of reader. "
 							"When there is no room for another row, the least recently used rows are removed. "
-							"No more rows are kept than fit into half of pg_ringctl.max_shared_memory.",
+							"No more rows are kept than fit into half of what the places of all processes leave of pg_ringctl.max_shared_memory.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory that all sessions use together.",
 							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
-							"The limit is fixed when the first session needs the memory. "
+							"The limit is fixed when the first session needs the memory. Beside the places of all processes the memory has at least 2 MB, even if that is more than the limit. "
 							"Besides, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB until its transaction ends. "
 							"The present value of this parameter is also the limit of all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
@@ -253,6 +254,8 @@ _PG_init(void)
 	define_system_params();
 	MarkGUCPrefixReserved("pg_ringctl");
 	labels_init();
+	if (!process_shared_preload_libraries_in_progress)
+		shared_watch_exit();
 
 	/*
 	 * On a server that we don't know, leave all scans alone, and raise no

@@ -40,9 +40,8 @@ typedef enum RingSource
  *	reuses			reads into the buffer that the slot held
  *	escapes_pinned	reads into a slot whose pinned buffer was replaced
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
- *	escapes_adopted reads into a slot whose buffer was replaced because its
- *	page
- *					is also used outside the ring
+ *	escapes_adopted reads into a slot whose buffer was replaced because
+ *					its page is also used outside the ring
  *	slots_lost		slots whose buffer was given to another page; they were
  *					emptied, unless the ring only observes
  *	unconsumed		blocks asked for that the reader did not get, because it

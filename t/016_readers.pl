@@ -641,22 +641,38 @@ sub values_locked_at_first
 	$node->safe_psql('postgres', 'DROP TABLE owner');
 }
 
-# A scan that is repeated needs no more memory of its own each time.
+# A scan that is repeated needs no more memory of its own each time.  Nor does an
+# index scan, whose ring leaves its first pages in the pool.
 sub sessions_do_not_grow
 {
-	my $session =
-	  session_with($node, @library, max_parallel_workers_per_gather => 0);
-	my $scans = 'SELECT sum(id) FROM repeated;' x 20;
 	my $memory =
 	  q(SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name ~ '^pg_ringctl');
 
 	load_table($node, 'repeated', $pages);
-	$session->query_safe($scans);
-	my $before = $session->query_safe($memory);
-	$session->query_safe($scans x 4);
-	is($session->query_safe($memory),
-		$before, 'a session that repeats a scan does not grow');
-	$session->quit;
+	$node->safe_psql('postgres',
+		'CREATE INDEX ON repeated (id); ANALYZE repeated');
+	my %scans = (
+		'SELECT sum(id) FROM repeated' => {},
+		'SELECT count(filler) FROM repeated WHERE id > 0' => {
+			enable_seqscan => 'off',
+			enable_bitmapscan => 'off',
+			'pg_ringctl.scan_threshold' => 1024,
+			'pg_ringctl.scan_ring' => 1024
+		});
+	foreach my $scan (sort keys %scans)
+	{
+		my $session = session_with(
+			$node, @library,
+			max_parallel_workers_per_gather => 0,
+			%{ $scans{$scan} });
+
+		$session->query_safe("$scan;" x 20);
+		my $before = $session->query_safe($memory);
+		$session->query_safe("$scan;" x 80);
+		is($session->query_safe($memory),
+			$before, "a session that repeats $scan does not grow");
+		$session->quit;
+	}
 	$node->safe_psql('postgres', 'DROP TABLE repeated');
 }
 

@@ -30,7 +30,7 @@
  *	  expect.  So if the entry is invalidated, the catch is forgotten, and the
  *	  server does what it would do without us.  An entry without references
  *	  vanishes only by an invalidation, or by a drop; after a drop the server
- *	  sends an invalidation before anything looks at the catch again.  (A
+ *	  processes an invalidation before anything looks at the catch again.  (A
  *	  server that was built with RELCACHE_FORCE_RELEASE is not supported.)
  * B. A hold is for all fetches by an index, until the hold is released.  It
  *	  does hold a reference, so that the entry stays where it is.  If the entry

@@ -437,8 +437,8 @@ index_fetch_can_attach(IndexScanDesc scan)
 
 /*
  * index_fetch_attach
- *		Let the fetches of a node's btree scan, which can be attached to, be
- *		ours.  Must be called in the memory context of the query.
+ *		Let the fetches of a node's btree scan be ours.  Must be called in the
+ *		memory context of the query, and only if index_fetch_can_attach().
  *
  * limit: the LIMIT that gets the node's rows, or NULL.  reads_ahead: do the
  * fetches read ahead?  If not, they only read through a ring.

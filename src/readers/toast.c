@@ -31,7 +31,8 @@
  *	    pg_toast_u   ->     0 blocks, 1023 looks: the next one is at the real size
  *
  * No scan waits for a lock on a TOAST table.  If another session has locked
- * it, to rewrite or truncate it, its values are left alone.
+ * it, to rewrite or truncate it, its values are left alone, and the next scan
+ * looks at its size.
  *
  * What is not done: values are not read ahead.  A look-up of a row by an index
  * has no reader, so the server reads its values without a ring.
@@ -139,8 +140,8 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 	if (toast->reader.ring == NULL)
 	{
 		/*
-		 * If a function catches the error, its query goes on, and so does
-		 * this reader.
+		 * A function that the query calls may catch the error.  Then the
+		 * query goes on, and this reader with it.
 		 */
 		toast->broken = true;
 		begin_ring(toast, rel);

@@ -157,6 +157,32 @@ lend_buffers(Ring *ring, int keep)
 }
 
 /*
+ * Fill the slots with lent buffers, if takes_lent.  If there are not enough,
+ * the other slots become empty.
+ */
+static void
+fill_slots(Ring *ring, bool takes_lent)
+{
+	int			nbuffers = ring->public->nbuffers;
+	int			first = nbuffers;
+
+	while (takes_lent && first > 0 && lend_take_back(&ring->slots[first - 1]))
+	{
+		first--;
+		ring->strategy->buffers[first] = ring->slots[first].buffer;
+	}
+	ring->public->occupied = nbuffers - first;
+	memset(ring->slots, 0, first * sizeof(RingSlot));
+	memset(ring->strategy->buffers, 0, first * sizeof(Buffer));
+
+	/* The first slot with a buffer is taken next. */
+	ring->strategy->current = ring->public->current =
+		(first > 0 ? first : nbuffers) - 1;
+	ring->ahead.own_blocks = OWN_UNKNOWN;
+	ring->ahead.nreusable = 0;
+}
+
+/*
  * lend_fill
  *		Set the size of a ring that has no buffers, and fill the ring with lent
  *		buffers.  If there are not enough, the other slots stay empty.
@@ -164,15 +190,14 @@ lend_buffers(Ring *ring, int keep)
  * The buffers that were lent last are taken first, so that a session which
  * once read through two rings at a time does not go on using the buffers of
  * both.  They go into the slots that the next reads take, the oldest buffer
- * first.  A ring whose reader is to leave its first pages in the pool gets no
- * lent buffers: it would leave these, too.
+ * first.  A ring whose reader is to leave its first pages in the pool takes no
+ * lent buffers before it has read these pages, because it would leave the
+ * buffers, too.
  */
 void
 lend_fill(Ring *ring)
 {
 	int			nbuffers;
-	int			first;
-	bool		takes_lent;
 
 	if (!ring->options.observe)
 		lent.reserved += ring->options.capacity;
@@ -188,24 +213,22 @@ lend_fill(Ring *ring)
 	ring->sharing.shrink_requested = false;
 	ring_set_size(ring, nbuffers);
 
-	first = nbuffers;
-	takes_lent = !ring->options.observe && !leaves_first(ring);
-	while (takes_lent && first > 0 && lend_take_back(&ring->slots[first - 1]))
-	{
-		first--;
-		ring->strategy->buffers[first] = ring->slots[first].buffer;
-	}
-	ring->public->occupied = nbuffers - first;
-	memset(ring->slots, 0, first * sizeof(RingSlot));
-	memset(ring->strategy->buffers, 0, first * sizeof(Buffer));
-
-	/* The first slot with a buffer is taken next. */
-	ring->strategy->current = ring->public->current =
-		(first > 0 ? first : nbuffers) - 1;
-	ring->ahead.own_blocks = OWN_UNKNOWN;
+	fill_slots(ring, !ring->options.observe && !ring->leaves_first);
 	ring->ahead.calls_since_read = 0;
 	ring->ahead.pending = 0;
-	ring->ahead.nreusable = 0;
+}
+
+/*
+ * lend_fill_anew
+ *		The reader has left its first pages in the pool (leave_first).  The
+ *		last of them are in the slots: let these pages stay, too, and fill the
+ *		slots with lent buffers.  From now on the ring is tight.
+ */
+void
+lend_fill_anew(Ring *ring)
+{
+	ring->leaves_first = false;
+	fill_slots(ring, true);
 }
 
 /*

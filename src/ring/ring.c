@@ -155,6 +155,7 @@ ring_create(const RingOptions *options)
 	ring = MemoryContextAllocZero(ring_context, size);
 	ring->options = *options;
 	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
+	ring->leaves_first = options->leave_first > 0;
 	ring->public = &ring->own;
 
 	if (options->nbuffers > 0)
@@ -388,6 +389,9 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	if (sizes_itself(ring))
 		ring_fit_size(ring);
 	pending = ring_count_pending(ring, block);
+	if (ring->leaves_first && !ring->options.observe &&
+		ring->public->counts.blks_read + pending > ring->options.leave_first)
+		lend_fill_anew(ring);
 	if (leaves_buffers(ring))
 	{
 		ring_leave_slots(ring, pending);
@@ -475,7 +479,7 @@ ring_stop_control(Ring *ring)
 static int
 buffers_to_keep(const Ring *ring, bool at_end)
 {
-	if (leaves_first(ring))
+	if (ring->leaves_first)
 		return ring->public->nbuffers;
 	return sizes_itself(ring) && !at_end ? ring->size.server_buffers : 0;
 }

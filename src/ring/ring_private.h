@@ -125,6 +125,8 @@ struct Ring
 								 * unless the ring runs */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
+	bool		leaves_first;	/* is the reader still to leave the pages in
+								 * the pool that it reads first? */
 
 	RingAhead	ahead;
 	RingSize	size;
@@ -315,21 +317,6 @@ exchange_slots(Ring *ring, int a, int b)
 }
 
 /*
- * Is the reader still to leave the pages in the pool that it reads first?  If
- * the ring reused its buffers as soon as leave_first pages have been read, it
- * would evict the last of them, which are in its slots.  So it is open for one
- * more revolution.  The pending blocks are as good as read: their slots may
- * have been emptied already.
- */
-static inline bool
-leaves_first(const Ring *ring)
-{
-	return ring->options.leave_first > 0 &&
-		ring->public->counts.blks_read + ring->ahead.pending <=
-		ring->options.leave_first + ring->public->nbuffers;
-}
-
-/*
  * Is the ring open?  If so, each read takes a buffer from the pool and leaves
  * the page there.  If the reader is to leave some pages in the pool
  * (leave_first), the ring is open for its first reads.  If the ring is to use
@@ -340,7 +327,7 @@ static inline bool
 leaves_buffers(const Ring *ring)
 {
 	return !ring->options.observe &&
-		(leaves_first(ring) ||
+		(ring->leaves_first ||
 		 (ring->options.free_first && compat_have_free_buffer()));
 }
 
@@ -404,5 +391,6 @@ extern void lend_make_room(int nbuffers);
 extern void lend_buffers(Ring *ring, int keep);
 extern void lend_cancel_reservation(const Ring *ring);
 extern void lend_fill(Ring *ring);
+extern void lend_fill_anew(Ring *ring);
 
 #endif							/* RINGCTL_RING_PRIVATE_H */

@@ -177,8 +177,8 @@ ring_may_grow_past_pinned(const Ring *ring)
  * ring_grow
  *		Insert "more" slots after current: see the picture at the top.
  *
- * The new slots get buffers that the session's rings have lent.  If there are
- * not enough, some of the new slots are empty.
+ * The new slots get buffers that the session's rings have lent, as in
+ * lend_fill().  If there are not enough, some of the new slots are empty.
  */
 void
 ring_grow(Ring *ring, int more)
@@ -192,7 +192,7 @@ ring_grow(Ring *ring, int more)
 	memmove(slots + more, slots, tail * sizeof(RingSlot));
 	for (int i = more - 1; i >= 0; i--)
 	{
-		if (lend_take_back(&slots[i]))
+		if (!ring->leaves_first && lend_take_back(&slots[i]))
 		{
 			ring->public->occupied++;
 			ring->ahead.own_blocks = OWN_UNKNOWN;

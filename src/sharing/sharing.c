@@ -25,9 +25,8 @@
  *	  waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
- * C. A scan waits for a slower scan only as long as the wait delays it less
- *	  than the slower scan's reads would, if that scan had to read all blocks
- *	  itself.
+ * C. A scan waits for a slower scan only as long as the wait costs it less
+ *	  time than it would lose if the slower scan read all blocks itself.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
  *	  scan's process is waiting for a client, a lock, another process, a

@@ -40,12 +40,15 @@
 
 /* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"12"
+#define RINGCTL_LAYOUT	"13"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
 
-/* Space in the area for a process, in all parts together. */
+/*
+ * Space in the area for a process, in all parts together: a LivePlace, a
+ * PublishedList, a ProgressPlace, two Members (616 bytes), and some room.
+ */
 #define SPACE_PER_PROCESS	704
 
 /* The least space for what grows: rows, the log, lists. */

@@ -50,9 +50,11 @@ extern pg_atomic_uint32 *shared_off_count(void);
  *		From now on we are told when this process exits.
  *
  * The server's PG_ENSURE_ERROR_CLEANUP() fails if an exit callback is
- * registered in its block, in which a reader may begin: REPACK (CONCURRENTLY)
- * in 19 has such a block, and functions of other libraries may have one.  So
- * call this whenever a query or a utility command starts.
+ * registered in its block.  A reader may begin in such a block: in that of
+ * REPACK (CONCURRENTLY) in 19, or in one of another library.  So call this when
+ * any query or utility command starts: usually one has started before the
+ * block.  (If the first query of a process starts in the block, the block
+ * fails.)
  */
 static inline void
 shared_watch_exit(void)

@@ -23,8 +23,8 @@
  * begins to read a relation for the first time.  If the row has been removed
  * since then, the counts stay pending.
  *
- * There are at most max_entries rows, and no more than fit into half of the
- * shared area.  If there is no room for a row, the 5 % of the rows that were
+ * There are at most max_entries rows, and no more than fit into half of
+ * shared_room().  If there is no room for a row, the 5 % of the rows that were
  * used least recently are removed, as in pg_stat_statements.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors

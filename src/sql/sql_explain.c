@@ -231,9 +231,10 @@ print_facts(ExplainState *es, List *all)
 }
 
 /*
- * Print which ring a scan of the relation would get now.  But under EXPLAIN
- * ANALYZE, if such a scan gets a reader and this one had none, print why it
- * had none.  (A scan that is left to the server's ring has no reader.)
+ * Print which ring a scan of the relation would get now.  Under EXPLAIN
+ * ANALYZE this is called only for a scan that had no reader: if it would get
+ * one now, print why it had none.  (A scan that is left to the server's ring
+ * has no reader.)
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)

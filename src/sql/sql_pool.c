@@ -307,7 +307,11 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 
 	ring_require_server();
 	leaves = relations_leaves(relid, "pg_ringctl_reclaim", true);
-	/* A partitioned table without partitions: evict nothing (NIL: all). */
+
+	/*
+	 * If a partitioned table has no partitions, evict nothing: a list with
+	 * its own OID, because NIL stands for all relations.
+	 */
 	return reclaim(fcinfo, leaves != NIL ? leaves : list_make1_oid(relid));
 }
 
