@@ -574,7 +574,7 @@ SELECT format('SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL', objtype, objname
 		'source',
 		'SET log_min_messages = fatal; '
 		  . (
-			$node->pg_version < 19
+			$node->safe_psql('source', 'SHOW server_version_num') < 190000
 			? 'SET standard_conforming_strings = off; '
 			: '')
 		  . 'DROP EXTENSION pg_ringctl',
