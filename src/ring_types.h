@@ -42,8 +42,8 @@ typedef enum RingSource
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
  *	escapes_adopted reads into a slot whose buffer was replaced because
  *					its page is also used outside the ring
- *	slots_lost		slots whose buffer was given to another page; they were
- *					emptied, unless the ring only observes
+ *	slots_lost		slots whose buffer was given to another page; unless the
+ *					ring only observes, they do not hold that buffer any more
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring

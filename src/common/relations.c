@@ -199,7 +199,7 @@ relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
 {
 	check_kind_has_storage(rel);
 	relations_check_buffers(rel, ring);
-	/* On a standby an unlogged relation has nothing but this fork. */
+	/* On a standby an unlogged relation has only its init fork. */
 	if (forknum != INIT_FORKNUM)
 		relations_check_present(rel);
 

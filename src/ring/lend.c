@@ -229,6 +229,8 @@ lend_fill_anew(Ring *ring)
 {
 	ring->leaves_first = false;
 	fill_slots(ring, true);
+	ring->ahead.reads_at_start = ring->ahead.reads_at_exchange =
+		ring->public->counts.blks_read;
 }
 
 /*

@@ -92,15 +92,14 @@ policy_may_matter(Relation rel)
 
 /*
  * Will a scan get a ring?  Callers compare these values, so their order
- * matters: the first means that there is nothing to do, the last ones that the
- * ring is ours.
+ * matters: up to RING_LEFT_TO_SERVER there is nothing to watch, and from
+ * RING_BY_DEFAULT on the ring is ours.
  */
 typedef enum RingProspect
 {
 	RING_NONE,
-	RING_LEFT_TO_SERVER,		/* as the server does it; we do nothing */
-	RING_OF_SERVER,				/* only if the server gives it one, which we
-								 * watch */
+	RING_LEFT_TO_SERVER,		/* if the server gives it one; we do nothing */
+	RING_OF_SERVER,				/* if the server gives it one; we watch it */
 	RING_BY_DEFAULT,			/* yes, one of ours */
 	RING_ASKED_FOR,				/* yes, because a parameter or policy is set */
 } RingProspect;

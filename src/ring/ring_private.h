@@ -125,8 +125,8 @@ struct Ring
 								 * unless the ring runs */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
-	bool		leaves_first;	/* is the reader still to leave the pages in
-								 * the pool that it reads first? */
+	bool		leaves_first;	/* have fewer than leave_first pages been left
+								 * in the pool so far? */
 
 	RingAhead	ahead;
 	RingSize	size;

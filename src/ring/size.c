@@ -329,8 +329,8 @@ end_revolution(Ring *ring)
  * ring is large, and a few buffers more do not matter.
  *
  * If another scan has fallen too far behind, the ring shrinks at once.
- * Otherwise the ring would soon reuse the very buffers whose pages that scan
- * is reading, and would find some of them pinned.
+ * Otherwise the ring would soon reuse the buffers with the pages that the
+ * other scan is reading now, and would find some of them pinned.
  */
 void
 ring_fit_size(Ring *ring)

@@ -278,8 +278,8 @@ is_sibling(const Member *a, const Member *b)
 }
 
 /*
- * Are there two scans of the member's relation?  The processes of one parallel
- * scan are one.
+ * Are there two scans of the member's relation?  All processes of one parallel
+ * scan count as one scan.
  */
 static bool
 is_shared(const Member *member)
@@ -291,8 +291,8 @@ is_shared(const Member *member)
 }
 
 /*
- * Put a new member, one of the processes of a parallel scan or not, into the
- * array; NULL if it is full.  The lock is held.
+ * Put a new member into the array, and return it; NULL if the array is full.
+ * parallel: is it one of the processes of a parallel scan?  The lock is held.
  */
 static Member *
 add_member(const RelFileLocator *locator, bool parallel)
@@ -393,11 +393,12 @@ share_leave(ShareScan *scan)
 {
 	Member	   *me = scan->member;
 	int			index = me - share->members;
-	int			i = me->next;
+	int			i;
 	bool		was_shared;
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	was_shared = is_shared(me);
+	i = me->next;				/* not before: the next member may leave, too */
 	while (share->members[i].next != index)
 		i = share->members[i].next;
 	share->members[i].next = me->next;

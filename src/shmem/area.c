@@ -51,7 +51,7 @@
  */
 #define SPACE_PER_PROCESS	704
 
-/* The least space for what grows: rows, the log, lists. */
+/* The least space for everything else: rows, the log, lists. */
 #define MIN_ROOM			(2 * 1024 * 1024)
 
 typedef struct Shared
@@ -220,8 +220,8 @@ shared_attach(void)
 
 /*
  * shared_room
- *		How many bytes of the area are left for what does not have a place for
- *		each process.
+ *		Number of bytes of the area that are left when each process has its
+ *		places.
  */
 Size
 shared_room(void)
@@ -342,10 +342,12 @@ shared_try(void (*function) (void *arg), void *arg)
 		QueryCancelHoldoffCount = cancel_holdoffs;
 		unavailable = true;
 		compat_submit_staged(); /* telling the client may block */
+		HOLD_INTERRUPTS();		/* the caller may not be able to take an error */
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
 				 errdetail_internal("%s", error->message)));
+		RESUME_INTERRUPTS();
 		FreeErrorData(error);
 	}
 	PG_END_TRY();

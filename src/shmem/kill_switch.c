@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kill_switch.c
- *	  The kill switch: is pg_ringctl on, now and in the middle of a scan?
+ *	  The kill switch: switch pg_ringctl off, even in the middle of a scan.
  *
  * A backend reloads its configuration only between commands, so a scan that
  * runs for an hour does not see pg_ringctl.enabled change.  It learns of the

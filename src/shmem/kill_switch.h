@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * kill_switch.h
- *	  The kill switch: is pg_ringctl on, now and in the middle of a scan?
+ *	  The kill switch: switch pg_ringctl off, even in the middle of a scan.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

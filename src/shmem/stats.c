@@ -268,7 +268,8 @@ add_counters(StatsCounters *sum, const StatsCounters *counters)
 	sum->workers += counters->workers;
 	ring_add_counts(&sum->ring, &counters->ring);
 	sum->elapsed_ms += counters->elapsed_ms;
-	sum->ring_buffers = counters->ring_buffers;
+	if (counters->ring_buffers > 0) /* not if a scan is only counted */
+		sum->ring_buffers = counters->ring_buffers;
 	sum->ring_buffers_max = Max(sum->ring_buffers_max, counters->ring_buffers_max);
 	sum->last_scan = Max(sum->last_scan, counters->last_scan);
 }
