@@ -3,10 +3,10 @@
  * pg_ringctl.c
  *	  What the module is: magic, parameters, hooks.
  *
- * pg_ringctl makes buffer access strategies, the private rings of shared
- * buffers that big scans run in, visible, controllable and tight.  The folders
- * of src/, from the bottom up; see docs/architecture.md for how they depend on
- * each other:
+ * Big scans read through buffer access strategies, which are private rings of
+ * shared buffers.  pg_ringctl makes these rings visible, controllable and
+ * tight.  The folders of src/, from the bottom up; see docs/architecture.md
+ * for how they depend on each other:
  *
  *	  src/compat.h      every difference between server majors
  *	  src/params.h      the configuration parameters
@@ -244,8 +244,8 @@ define_system_params(void)
 }
 
 /*
- * Called when the library is loaded: because it is preloaded, or because one
- * of its functions is called.
+ * Called when the library is loaded: because it is preloaded, because one of
+ * its functions is created or called, or by LOAD.
  */
 void
 _PG_init(void)

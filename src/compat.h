@@ -206,8 +206,9 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 /*
  * Does a stream stop looking ahead if it finds all blocks in shared buffers?
  * Not in 19 while other processes are reading these blocks: the stream waits
- * for these reads as for its own.  (So does a stream in 17, and in 18 if
- * io_method is sync.  But there it seldom meets a read that is in progress.)
+ * for these reads as for its own.  (A stream in 17 does that, too, and so does
+ * one in 18 if io_method is sync.  But there it seldom meets a read that is in
+ * progress.)
  */
 #if PG_VERSION_NUM >= 190000
 #define compat_hits_end_lookahead()	false

@@ -22,12 +22,12 @@
  * There are two kinds of swaps:
  *
  * A. A catch is for the next scan, or the next bulk insertion, that begins.
- *	  When it begins, heap's routine is put back first, because heap_getnext()
- *	  refuses any other routine.  So any scan that begins drops the catch, even
- *	  if the catch is for an insertion, or for another portal's scan.  A catch
- *	  holds no reference to the relcache entry, because ALTER TABLE and other
- *	  commands refuse to touch a table that has more references than they
- *	  expect.  So if the entry is invalidated, the catch is forgotten, and the
+ *	  Before that scan or insertion begins, heap's routine is put back, because
+ *	  heap_getnext() refuses any other one.  So any scan that begins drops the
+ *	  catch, even if the catch is for an insertion, or for another portal's
+ *	  scan.  A catch holds no reference to the relcache entry, because ALTER
+ *	  TABLE and other commands refuse to touch a table that has more references
+ *	  than they expect.  So if the entry is invalidated, the catch is forgotten, and the
  *	  server does what it would do without us.  An entry without references
  *	  vanishes only by an invalidation, or by a drop; after a drop the server
  *	  processes an invalidation before anything looks at the catch again.  (A
@@ -248,10 +248,10 @@ ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void
 }
 
 /*
- * Let drops call us as long as there is a hold.  Otherwise our hook must not
- * be there: the server does more for each call of a function with a
- * search_path of its own if there is such a hook.  If another library has put
- * its hook before ours meanwhile, ours stays.
+ * Let drops call us as long as there is a hold.  When there is none, our hook
+ * must not be there: if any object access hook is set, the server does more
+ * for each call of a function that has its own search_path.  If another
+ * library has put its hook before ours meanwhile, ours stays.
  */
 static void
 watch_drops(void)

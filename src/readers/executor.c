@@ -45,7 +45,10 @@
 #include "shmem/area.h"
 #include "utils/rel.h"
 
-/* How many of the relation's nblocks blocks the node is expected to read. */
+/*
+ * How many of the relation's nblocks blocks the node is expected to read.  For
+ * a TID range scan, all: see print_plan().
+ */
 typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
 
 static BlockNumber
@@ -417,7 +420,7 @@ end_query(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 }
 
-/* The same for a query that may have readers, or parallel workers. */
+/* End a query that may have readers, or parallel workers. */
 static pg_noinline void
 end_query_with_readers(QueryDesc *queryDesc)
 {

@@ -37,10 +37,10 @@
  *	  it cost before.
  * B. Each leaf page has a stream of its own.  The first stream begins to look
  *	  ahead with one block, as streams do.  The following ones begin with the
- *	  blocks of a full read, because a stream can't be told to go on at the
- *	  distance of another one.  If no heap page of a leaf page was missed,
- *	  there is no read-ahead until index_read_ahead_after pages have been
- *	  missed again.
+ *	  blocks of a full read, because no stream can be told to begin at the
+ *	  look-ahead distance that the last one has come to.  If none of the heap
+ *	  pages that a leaf page points to was missed, there is no read-ahead until
+ *	  index_read_ahead_after pages have been missed again.
  * C. If the rows go to a LIMIT, and the nodes between hand on rows one by one
  *	  (executor.c), no more blocks are asked for than the LIMIT is expected to
  *	  want.
@@ -226,7 +226,10 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 	fetch->ahead->nasked = fetch->ahead->ntaken = 0;
 	fetch->misses_at_leaf = fetch->misses;
 
-	/* The callback looks at the visibility map and may block: no batches. */
+	/*
+	 * In an index-only scan the callback looks at the visibility map and may
+	 * block: no batches.
+	 */
 	fetch->stream = ring_begin_stream(fetch->reader->reader.ring,
 									  (full ? READ_STREAM_FULL : READ_STREAM_DEFAULT) |
 									  (fetch->scan->xs_want_itup ? 0 :
@@ -382,8 +385,8 @@ has_mark(const IndexFetch *fetch)
  * The scan ends, is rescanned, or goes back to a mark.
  *
  * A merge join may go back after each row.  So if such a scan only reads
- * through a ring, its misses count on: otherwise it might never miss enough
- * pages from one mark to the next to use the ring again.
+ * through a ring, its misses are not counted anew: otherwise it might never
+ * miss enough pages from one mark to the next to use the ring again.
  */
 static void
 our_index_fetch_reset(IndexFetchTableData *scan)

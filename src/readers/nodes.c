@@ -23,9 +23,10 @@
 #include "readers/nodes.h"
 
 /*
- * The server has up to five functions for sequential scans, each of which we
- * replace by one of two, and one for each other kind of node: 16 in all.  The
- * rest is for functions of other libraries that wrap nodes.
+ * For sequential scans the server has up to five functions, and we replace
+ * each of them by one of two functions of ours.  For each of the other six
+ * kinds of nodes it has one function, which we replace by one.  That makes 16
+ * in all.  The rest is for functions of other libraries that wrap nodes.
  */
 #define MAX_FUNCTIONS	32
 

@@ -437,10 +437,9 @@ prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
  * ring: size of the ring; 0 means no ring, -1 the ring that a sequential scan
  * would get, or, where that is the server's own, one that sizes itself.  mode:
  * "buffer" reads into shared buffers, "read" past them, and "prefetch" only
- * gives hints to the operating system; with the last two, the columns of
- * buffers and of the ring are null.  workers: number of parallel workers that
- * help.  fit: what to do if the blocks do not fit into shared
- * buffers.
+ * gives hints to the operating system; with the last two, blks_hit, blks_read
+ * and the columns of the ring are null.  workers: number of parallel workers
+ * that help.  fit: what to do if the blocks do not fit into shared buffers.
  */
 Datum
 pg_ringctl_prewarm(PG_FUNCTION_ARGS)

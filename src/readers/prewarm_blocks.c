@@ -9,7 +9,7 @@
  * points to, or those that were in shared buffers before a restart.  The list
  * is an array of any length.  We go through it twice: once to check all
  * blocks, so that a wrong one raises an error before anything is read, and
- * once to read them.  Besides the list itself, the memory that we allocate
+ * once to read them.  How much memory we allocate, apart from the list itself,
  * depends on the window, not on the length of the list.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors

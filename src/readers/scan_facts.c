@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * scan_facts.c
- *	  What the scans of a query did, including its parallel workers.
+ *	  What the scans of a query did, those in parallel workers included.
  *
  * A session remembers what the scans of its last statement did.  A parallel
- * worker publishes what its scans did in its leader's list in shared memory,
- * before it exits:
+ * worker, before it exits, tells the leader what its scans did, by entries in
+ * the leader's list in shared memory:
  *
  *	    lists, by the leader's ProcNumber
  *	    +-----+-----+-----+-----+

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_facts.h
- *	  What the scans of a query did, including its parallel workers.
+ *	  What the scans of a query did, those in parallel workers included.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -12,9 +12,9 @@
  *
  * Both ask for blocks in the same order as heapam.c.  Since heapam.c does not
  * export its functions for that, this file has copies of them.  But a scan
- * with a ring reports another block as its position, unless it is parallel:
- * see report_location().  A bitmap heap scan brings its own stream
- * (bitmapscan.c).
+ * with a ring reports another block as its position, unless it is parallel or
+ * the ring is only observed: see report_location().  A bitmap heap scan brings
+ * its own stream (bitmapscan.c).
  *
  * The scan owns the stream, which is in rs_read_stream: heap_rescan() resets
  * the stream, and heap_endscan() ends it.  The reader owns the ring, and ends

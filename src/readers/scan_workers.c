@@ -83,8 +83,8 @@ note_parallel_query(EState *estate)
 }
 
 /*
- * Would a scan of a whole table at or below ps get a ring if it began now, or
- * may an index scan there read ahead?
+ * Is there a scan at or below ps that would get a ring if it began now and
+ * read its whole table, or an index scan that may read ahead?
  */
 static bool
 has_ring_below(PlanState *ps, void *context)
@@ -119,8 +119,9 @@ has_begun(PlanState *ps)
 
 /*
  * scan_first_gather_call
- *		A Gather is asked for its first row.  If another library has wrapped
- *		our function, also for later ones, for which there is nothing to do.
+ *		A Gather that was taken is asked for a row.  If another library has
+ *		wrapped our function, this may be a later row than the first one.  In
+ *		that case there is nothing to do.
  *
  * When the Gather has returned the row, it has its parallel context: note the
  * handle under which its workers publish.  If there is no context, or if the
@@ -213,9 +214,9 @@ scan_uncalled(QueryDesc *queryDesc)
  *		before the query ended; "uncalled" is changed.
  *
  * A scan in which the leader takes no part may have been counted by no
- * process: see counts_scan().  That is so if the leader had to count it, or if
- * worker 0 had to and takes no part either.  Such a scan is counted here,
- * unless it has no ring.
+ * process.  No worker counts an index scan, and any other scan is counted only
+ * by the process that counts_scan() names, if that takes part.  A scan that
+ * was not counted is counted here, unless it has no ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -82,7 +82,7 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 		tid = ((Const *) value)->constvalue;
 		isnull = ((Const *) value)->constisnull;
 	}
-	/* initializing such a subplan here would add it to the node once more */
+	/* initializing a subplan here would add it to the node once more */
 	else if (only_constants || contain_subplans((Node *) value))
 		return;
 	else

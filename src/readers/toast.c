@@ -20,19 +20,20 @@
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  Its fetches are left alone until it has missed
- * leave_first blocks (policy_for_toast()).
+ * after their row was read.  Until it has missed leave_first blocks
+ * (policy_for_toast()), it reads them without a ring.
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
  * each TOAST table of a scanned table, the session remembers the size that it
- * has seen, and looks at the real size only once in LOOKS_PER_SIZE scans:
+ * has seen, and looks at the real size only once in LOOKS_PER_SIZE queries and
+ * scans:
  *
  *	    pg_toast_t   ->   200 blocks, 17 looks
- *	    pg_toast_u   ->     0 blocks, 1023 looks: the next one is at the real size
+ *	    pg_toast_u   ->     0 blocks, 1023 looks: the next is at the real size
  *
  * No scan waits for a lock on a TOAST table.  If another session has locked
  * it, to rewrite or truncate it, its values are left alone, and the next scan
- * looks at its size.
+ * tries again.
  *
  * What is not done: values are not read ahead.  A look-up of a row by an index
  * has no reader, so the server reads its values without a ring.
@@ -109,7 +110,7 @@ typedef struct ToastReader
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
 	int64		misses;			/* blocks that were read, not found */
-	bool		broken;			/* could the ring not begin? */
+	bool		broken;			/* has an attempt to begin the ring failed? */
 } ToastReader;
 
 dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
@@ -140,8 +141,8 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 	if (toast->reader.ring == NULL)
 	{
 		/*
-		 * A function that the query calls may catch the error.  Then the
-		 * query goes on, and this reader with it.
+		 * If begin_ring() fails, a function that the query calls may catch
+		 * the error.  Then the query goes on, and this reader with it.
 		 */
 		toast->broken = true;
 		begin_ring(toast, rel);
@@ -154,9 +155,10 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
  * A tuple of the TOAST table is about to be fetched: let the index scan have
  * the buffer of its block.
  *
- * The page is not pruned.  Pruning would make the page dirty, and this ring
- * leaves dirty pages behind.  From 19 on, pruning may do that even if there is
- * nothing to prune, because it sets the visibility map.
+ * The page is not pruned, whether there is a ring or not yet.  Pruning would
+ * make the page dirty, and a ring for TOAST values leaves dirty pages behind.
+ * From 19 on, pruning may make a page dirty even if there is nothing to prune,
+ * because it sets the visibility map.
  */
 static void
 before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)

@@ -47,8 +47,8 @@ static const Oid *receiver_made;
  * A bulk insertion that was caught begins: give it a ring of the size that
  * pg_ringctl.write_ring says, or no ring if that is 0.  The ring gets no more
  * than max_ring, and no more than the server allows, which is an eighth of the
- * pool.  If max_ring leaves less than WRITE_RING_MIN_KB, the insertion keeps the
- * server's ring.
+ * pool.  If max_ring leaves less than WRITE_RING_MIN_KB, the insertion keeps
+ * the server's ring.
  */
 static void
 insertion_begun(BulkInsertStateData *bistate)

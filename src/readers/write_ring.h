@@ -16,7 +16,7 @@
 /* Relations of a table: itself, its TOAST table, and that table's index. */
 #define RELATIONS_OF_TABLE	3
 
-/* Is the parameter set?  If so, bulk loads do not use the server's ring. */
+/* Is the parameter set, and in force?  If so, bulk loads may be caught. */
 static inline bool
 write_ring_is_set(void)
 {

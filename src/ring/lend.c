@@ -351,7 +351,8 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 	else
 	{
 		ring->size.taken_over = Min(nslots, ring->options.capacity);
-		remove_given_away();	/* they are among "slots" now */
+		/* Lent buffers that the server has used are among "slots" now. */
+		remove_given_away();
 		lend_make_room(nslots);
 		for (int i = 0; i < nslots; i++)
 			lend_slot(&slots[i]);

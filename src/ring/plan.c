@@ -491,8 +491,8 @@ choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 
 /*
  * policy_index_scan_has_ring
- *		Does an index scan of the relation, which is expected to return this
- *		number of rows, get a ring?  It does not if it is expected to read no
+ *		Does an index scan of the relation get a ring if it is expected to
+ *		return this number of rows?  It does not if it is expected to read no
  *		more pages than those that the ring leaves in the pool first.
  */
 bool

@@ -143,8 +143,8 @@ struct Ring
 
 /*
  * Maximum number of buffers that a ring has for dirty pages whose WAL is not
- * flushed.
- * While the WAL writer flushes the WAL of one batch, the next batches gather.
+ * flushed.  While the WAL writer flushes the WAL of one batch, the next
+ * batches gather.
  */
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
@@ -263,9 +263,10 @@ asked_block(const Ring *ring, int64 n)
  * May the ring hold own blocks, that is, blocks that the stream will ask for?
  * If the stream finds such a block in the ring, it pins the slot's buffer.
  *
- * The ring may hold own blocks that were read before the stream started.  They
- * are gone when all slots have been taken since then.  But if a slot with an
- * own block was exchanged with a later slot, all slots must have been taken
+ * The ring may hold own blocks that were read before the stream started, or
+ * that came with lent buffers when the ring began anew (lend_fill_anew()).
+ * They are gone when all slots have been taken since then.  But if a slot with
+ * an own block was exchanged with a later slot, all slots must have been taken
  * since that exchange.  If the reader repeats blocks, all its blocks are own
  * blocks.
  */

@@ -32,7 +32,8 @@
  * Reading and scanning a page that the operating system has cached takes two
  * microseconds, so a call must be cheap.  As long as the pending blocks do not
  * make a full read, a call looks only at the slots that no earlier call has
- * found reusable.  When they do, it looks at all slots of that read once more.
+ * found reusable.  When the pending blocks make a full read, a call looks at
+ * all slots of that read once more.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
  * A scan that sets hint bits dirties every page; if checksums are on, it also
@@ -53,8 +54,9 @@
  * while the slot still names the buffer.  So our copy of the slot has the tag
  * of the page that we read.  If the buffer has another tag now, the slot is
  * emptied.  If the buffer has no page, the slot keeps the buffer, because no
- * process uses it.  (If two processes read the same block at the same time,
- * each finds a victim for it, but only one victim gets the page.)
+ * process uses it.  (A buffer is left without a page if two processes read the
+ * same block at the same time: each finds a victim for it, but only one victim
+ * gets the page.)
  *
  * If a ring only observes, tending changes no slot.  It only notes the state
  * of the slots, to tell later why a buffer has escaped.
@@ -484,9 +486,9 @@ ring_announce_wal(Ring *ring)
 
 /*
  * ring_count_pending
- *		The stream asks for this block, or for none any more if it is
- *		InvalidBlockNumber.  Called once for each block.  Returns how many
- *		blocks are pending now, at most.
+ *		The stream asks for this block, or, if it is InvalidBlockNumber, for no
+ *		more blocks.  Called once for each block.  Returns how many blocks are
+ *		pending now, at most.
  *
  * Each call adds one, up to what one read takes.  ring_watch() has subtracted
  * the blocks that were read since the last call.  It can't see hits, so the

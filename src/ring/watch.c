@@ -191,8 +191,8 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 		 * the slot, so that the buffer is not reused.
 		 *
 		 * If the buffer holds no page, another process was first to read our
-		 * block.  Keep the buffer: if no other process has taken it by then,
-		 * the read that comes to this slot next uses it.
+		 * block.  Keep the buffer: the next read that comes to this slot uses
+		 * it, unless another process has taken it meanwhile.
 		 */
 		if (slot->buffer != InvalidBuffer &&
 			!(tag_is_clear(&tag) && slot->buffer == buffer))

@@ -42,9 +42,9 @@
  *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
  *	  short, and there is at most one such wait in 256 blocks.
  * G. All relations together have no more than one full window, so that scans
- *	  of many relations can't fill the pool.  The more
- *	  relations have scans that share reads, the smaller the windows are; if
- *	  they would be smaller than a minimum, there are none.
+ *	  of many relations can't fill the pool.  The more relations have scans
+ *	  that share reads, the smaller the windows are; if they would be smaller
+ *	  than a minimum, there are none.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on

@@ -71,13 +71,14 @@
 #define BLOCKS_PER_PACE	256
 
 /*
- * If the scan in front was close enough when it looked the last time, its wait
- * ends before the slower scan has advanced by BLOCKS_PER_WAIT blocks (two
- * steps).  So the slower scan takes at least the length of the wait, divided
- * by this number, for a block: see cost_note_wait().  If the scan in front
- * began farther ahead, this makes the slower scan look slower than it is, and
- * the wait ends sooner than it need.  A wait of LONG_WAIT_MS or less says
- * nothing about the slower scan: its process may just have had no processor.
+ * A scan looks at the other scans at every step.  If it was not too far in
+ * front at its last step, the slower scan has to advance by no more than
+ * BLOCKS_PER_WAIT blocks (two steps) until the wait ends.  So as long as the
+ * scan waits, the slower scan takes at least the time waited so far, divided
+ * by BLOCKS_PER_WAIT, for a block: see cost_note_wait().  If the scan was
+ * already farther in front, this makes the slower scan look slower than it is,
+ * and the wait ends too soon.  A wait of LONG_WAIT_MS or less says nothing
+ * about the slower scan: its process may just have had no processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10

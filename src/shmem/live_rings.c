@@ -483,7 +483,7 @@ view_place(LivePlace *place, bool slots, Views *all)
 	{
 		attached = dsm_attach(handle);
 		if (attached == NULL)
-			return;				/* the process has just exited */
+			return;				/* it was given back meanwhile */
 		if (dsm_segment_map_length(attached) < sizeof(LiveSegment))
 		{
 			dsm_detach(attached);

@@ -10,11 +10,11 @@
  *	  backend                                 dshash in shared memory
  *	  (relid, kind) -> counts   --flush-->    (datid, relid, kind) -> counters
  *
- * pgstat does the same with the statistics of tables.  At its end, a
- * transaction flushes if readers have asked for FLUSH_BLOCKS blocks since the
- * last flush, if FLUSH_INTERVAL_MS have passed since then, or if more than
- * MAX_PENDING counts are pending.  A parallel worker always flushes.
- * Otherwise the counts wait for the end of a later transaction, or until the
+ * pgstat does the same with the statistics of tables.  A transaction flushes
+ * at its end if readers have asked for FLUSH_BLOCKS blocks since the last
+ * flush, if FLUSH_INTERVAL_MS have passed since then, or if the hash table of
+ * pending counts has more than MAX_PENDING entries.  A parallel worker always
+ * flushes.  Otherwise the counts wait for the end of a later transaction, or until the
  * backend exits or reads the statistics itself.
  *
  * If a query fails, its readers end while the transaction is aborted.  They
@@ -62,7 +62,10 @@
 /* When there is no room for a row, this percentage of the rows is removed. */
 #define DEALLOC_PERCENT		5
 
-/* Space for a row in the area, with the table's buckets and dsa's own. */
+/*
+ * Space that a row takes in the area, including its share of the hash table's
+ * buckets and of dsa's overhead.
+ */
 #define ROW_SPACE			320
 
 /* Counts of this backend that are not yet in shared memory. */

@@ -232,9 +232,9 @@ print_facts(ExplainState *es, List *all)
 
 /*
  * Print which ring a scan of the relation would get now.  Under EXPLAIN
- * ANALYZE this is called only for a scan that had no reader: if it would get
- * one now, print why it had none.  (A scan that is left to the server's ring
- * has no reader.)
+ * ANALYZE this is called only for a scan that had no reader.  If the scan was
+ * left to the server's ring, print that ring.  Otherwise, if the scan would
+ * get a ring of ours now, print why it had none.
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)

@@ -7,7 +7,8 @@
  *
  * Every buffer is in one of these states:
  *
- *	    in a ring    a live ring has the buffer in a slot, with the slot's page
+ *	    in a ring    a live ring has the buffer in a slot, and the buffer still
+ *	                 has the page that the slot names
  *	    escaped      it has escaped (see the log), and still has the same page
  *	    other        neither of these; it may be free
  *
