@@ -215,7 +215,7 @@ COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was 
 COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless they are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for a slower scan of the relation';
-COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time that scans waited for slower scans of the relation, in milliseconds';
 
 CREATE FUNCTION pg_ringctl_stats_info(
     OUT entries bigint,
@@ -325,7 +325,7 @@ COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because
 COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for a slower scan of the relation';
-COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time of these waits, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for slower scans of the relation, in milliseconds';
 COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, started';
 
 CREATE FUNCTION pg_ringctl_ring_slots(
@@ -394,7 +394,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; nul
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
 COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if the page was evicted and the ring has read no other one into the buffer';
-COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold this block?';
+COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold the block relblocknumber?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
 COMMENT ON COLUMN pg_ringctl_ring_slots.pinning_backends IS 'number of processes that pin the buffer now';
@@ -437,7 +437,7 @@ COMMENT ON VIEW pg_ringctl_progress IS
 'progress of the prewarms of all sessions, one row for each command that runs';
 COMMENT ON COLUMN pg_ringctl_progress.pid IS 'process ID of the process that runs the command';
 COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database that the process is connected to';
-COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of that database';
+COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of the database that the process is connected to';
 COMMENT ON COLUMN pg_ringctl_progress.relid IS 'OID of the relation that is read now';
 COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';

@@ -142,8 +142,9 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.scan_threshold",
 							"Sets the size above which a relation is scanned through a ring.",
-							"-1 means the size of shared buffers if pg_ringctl.scan_ring is -1, "
-							"or else a quarter of it, as in the server; 0 means that every relation is scanned through a ring.",
+							"-1 means the size of shared buffers if pg_ringctl.scan_ring is -1; "
+							"otherwise it means a quarter of shared buffers, as in the server. "
+							"0 means that every relation is scanned through a ring.",
 							&param_scan_threshold, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 
@@ -229,16 +230,17 @@ define_system_params(void)
 							"Sets the number of rows of statistics that are kept.",
 							"There is one row for each combination of database, relation and kind of reader. "
 							"When there is no room for another row, the least recently used rows are removed. "
-							"No more rows are kept than fit into half of what the places of all processes leave of pg_ringctl.max_shared_memory.",
+							"The rows take at most half of the memory that pg_ringctl.max_shared_memory leaves after each process has its place.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory that all sessions use together.",
 							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
-							"The limit is fixed when the first session needs the memory. Beside the places of all processes the memory has at least 2 MB, even if that is more than the limit. "
-							"Besides, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB until its transaction ends. "
-							"The present value of this parameter is also the limit of all these segments together.",
+							"The limit is fixed when the first session needs the memory. "
+							"There is always room for 2 MB more than the places of all processes take, even if that exceeds the limit. "
+							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB until its transaction ends. "
+							"The present value of this parameter also limits all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

@@ -37,6 +37,7 @@ abandoned_in_a_function();
 scan_for_each_row();
 cursors_abandoned_at_end_of_transaction();
 cursors_abandoned_at_savepoint();
+counted_by_a_session_that_never_commits();
 held_cursors();
 
 foreach my $table (qw(outside inside))
@@ -295,6 +296,19 @@ ROLLBACK TO SAVEPOINT s2;));
 				'ROLLBACK TO SAVEPOINT: that one, too, when it goes');
 			nothing_is_pinned($node, 'inside', 'ROLLBACK TO SAVEPOINT');
 		});
+}
+
+# What a query has counted is seen by others, even if each transaction is rolled
+# back, and although the session never reads the statistics itself.
+sub counted_by_a_session_that_never_commits
+{
+	my $other = session($node);
+	my $before = scans_of('inside');
+
+	$other->query_safe('BEGIN; SELECT sum(id) FROM inside; ROLLBACK')
+	  foreach 1 .. 2;
+	is(scans_of('inside'), $before + 2, 'rolled back: counted');
+	$other->quit;
 }
 
 sub held_cursors

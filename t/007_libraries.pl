@@ -198,6 +198,16 @@ sub server_that_does_not_match
 		'no match: it is told so');
 	is(scalar(() = $err =~ /WARNING/g), 1, 'no match: once');
 
+	$node->psql(
+		'postgres', q(
+SET debug_parallel_query = on;
+SET max_parallel_workers_per_gather = 2;
+SELECT sum(id) FROM mismatched),
+		stdout => \$out,
+		stderr => \$err);
+	is($out, $sum, 'no match: a parallel worker works');
+	is(scalar(() = $err =~ /WARNING/g), 1, 'no match: it says nothing');
+
 	my $session = session($node);
 	$session->{stderr} = '';
 	is($session->query_safe('SHOW pg_ringctl.mode'),

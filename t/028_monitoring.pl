@@ -275,7 +275,21 @@ sub settings
 	switch ($primary, 'off');
 	is(value($primary, 'tight', 'pg_ringctl', 'enabled'),
 		0, 'settings: the kill switch');
-	switch ($primary, 'on');
+
+	# Without the library, a parameter that was reset has the value ''.
+	$primary->safe_psql('postgres', 'ALTER SYSTEM RESET pg_ringctl.enabled');
+	reload($primary, 'pg_ringctl.enabled', '');
+	is(value($primary, 'without', 'pg_ringctl', 'enabled'),
+		1, 'settings: the kill switch was reset');
+	$primary->safe_psql('postgres',
+		'ALTER SYSTEM SET pg_ringctl.mode = observe');
+	reload($primary, 'pg_ringctl.mode', 'observe');
+	is(value($primary, 'without', 'pg_ringctl', 'mode'),
+		1, 'settings: the server observes, seen without the library');
+	$primary->safe_psql('postgres', 'ALTER SYSTEM RESET pg_ringctl.mode');
+	reload($primary, 'pg_ringctl.mode', '');
+	is(value($primary, 'without', 'pg_ringctl', 'mode'),
+		2, 'settings: the server controls again');
 }
 
 sub leaked

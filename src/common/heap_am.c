@@ -27,11 +27,12 @@
  *	  catch, even if the catch is for an insertion, or for another portal's
  *	  scan.  A catch holds no reference to the relcache entry, because ALTER
  *	  TABLE and other commands refuse to touch a table that has more references
- *	  than they expect.  So if the entry is invalidated, the catch is forgotten, and the
- *	  server does what it would do without us.  An entry without references
- *	  vanishes only by an invalidation, or by a drop; after a drop the server
- *	  processes an invalidation before anything looks at the catch again.  (A
- *	  server that was built with RELCACHE_FORCE_RELEASE is not supported.)
+ *	  than they expect.  So if the entry is invalidated, the catch is
+ *	  forgotten, and the server does what it would do without us.  An entry
+ *	  without references vanishes only by an invalidation, or by a drop; after
+ *	  a drop the server processes an invalidation before anything looks at the
+ *	  catch again.  (A server that was built with RELCACHE_FORCE_RELEASE is not
+ *	  supported.)
  * B. A hold is for all fetches by an index, until the hold is released.  It
  *	  does hold a reference, so that the entry stays where it is.  If the entry
  *	  is invalidated, it is rebuilt with heap's routine, and we swap the

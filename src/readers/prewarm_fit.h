@@ -22,8 +22,8 @@ typedef enum FitAction
 typedef struct FitBudget
 {
 	FitAction	action;
-	int64		asked;			/* blocks to be read so far */
-	int64		granted;		/* of these, blocks that may be read */
+	int64		asked;			/* blocks asked for so far */
+	int64		granted;		/* of these, blocks granted so far */
 } FitBudget;
 
 extern FitAction fit_parse(const char *name);

@@ -48,6 +48,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "compat.h"
 #include "ring/ring_private.h"
 #include "utils/memutils.h"
@@ -65,14 +66,15 @@ static void watch_and_tend(Ring *ring, BlockNumber block);
 /*
  * ring_check_server
  *		Is the server's private struct as strategy.h declares it?  If not, warn
- *		and return false.  In that case rings must not be made.
+ *		and return false.  In that case rings must not be made.  A parallel
+ *		worker does not warn, because its leader has done so.
  */
 bool
 ring_check_server(void)
 {
 	mismatch = strategy_check();
 	if (mismatch != NULL)
-		ereport(WARNING,
+		ereport(IsParallelWorker() ? DEBUG1 : WARNING,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("pg_ringctl does not work on this server and does nothing"),
 				 errdetail_internal("%s", mismatch)));
@@ -372,6 +374,24 @@ note_asked(Ring *ring, BlockNumber block)
 }
 
 /*
+ * Has nothing been read since the last call, and was the slot for the block
+ * that is asked for now found reusable already?  If so, there is nothing to do
+ * for the block but to count it.
+ *
+ * The answer is no if the block makes a full read, because all slots of that
+ * read are looked at once more.
+ */
+static inline bool
+next_slot_is_ready(const Ring *ring)
+{
+	return ring->strategy != NULL &&
+		ring->strategy->current == ring->public->current &&
+		ring->ahead.pending < ring->ahead.nreusable &&
+		ring->ahead.pending + 1 < ring->ahead.reach &&
+		slots_stay_reusable(ring);
+}
+
+/*
  * Watch the ring, adjust its size, and tend its slots.  Each time the ring has
  * grown, other slots come next, and these have to be tended.
  */
@@ -380,6 +400,14 @@ watch_and_tend(Ring *ring, BlockNumber block)
 {
 	TendNeed	need;
 	int			pending;
+
+	if (block != InvalidBlockNumber && next_slot_is_ready(ring))
+	{
+		note_asked(ring, block);
+		ring->ahead.pending++;
+		ring->ahead.calls_since_read++;
+		return;
+	}
 
 	ring_watch(ring);
 	note_asked(ring, block);

@@ -53,7 +53,7 @@ typedef struct RingAhead
 	int			pending;		/* blocks asked for, whose read has not begun;
 								 * an upper bound */
 	int			nreusable;		/* next slots that were found reusable */
-	int			calls_since_read;	/* calls since current moved */
+	int64		calls_since_read;	/* calls since current moved */
 	int			calls_to_end_lookahead; /* after this number of calls without
 										 * a read, only one block is pending */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
@@ -304,6 +304,18 @@ slot_is_unpinned(const Ring *ring, int slot)
 	return ring->strategy->buffers[slot] == InvalidBuffer ||
 		(BUF_STATE_GET_REFCOUNT(compat_read_buf_state(slot_header(ring, slot))) == 0 &&
 		 !holds_pending_block(ring, &ring->slots[slot].tag));
+}
+
+/*
+ * Does a slot that was found reusable usually stay so until the next read?  It
+ * does not if the slot may be pinned at any time: by other scans that share
+ * reads, or by the stream because it finds an own block.
+ */
+static inline bool
+slots_stay_reusable(const Ring *ring)
+{
+	return !ring->options.observe && !ring->sharing.shared &&
+		!may_find_own_blocks(ring);
 }
 
 static inline void

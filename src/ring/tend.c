@@ -30,10 +30,12 @@
  * slots need, and ring.c takes care of that.
  *
  * Reading and scanning a page that the operating system has cached takes two
- * microseconds, so a call must be cheap.  As long as the pending blocks do not
- * make a full read, a call looks only at the slots that no earlier call has
- * found reusable.  When the pending blocks make a full read, a call looks at
- * all slots of that read once more.
+ * microseconds, so a call must be cheap.  The first call after a read looks at
+ * all slots in reach, up to the first one that is not reusable as it is.  The
+ * next calls look only at slots that no earlier call has found reusable.  When
+ * the pending blocks make a full read, a call looks at all slots of that read
+ * once more.  If other scans may pin the slots at any time, a call looks at no
+ * more slots than there are pending blocks.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
  * A scan that sets hint bits dirties every page; if checksums are on, it also
@@ -507,6 +509,19 @@ ring_count_pending(Ring *ring, BlockNumber block)
 }
 
 /*
+ * Count those of the slots after the tended ones, up to the reach, that are
+ * reusable as they are.  Until the next read, calls need not look at them: see
+ * next_slot_is_ready().
+ */
+static void
+find_more_reusable(Ring *ring)
+{
+	while (ring->ahead.nreusable < ring->ahead.reach &&
+		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
+		ring->ahead.nreusable++;
+}
+
+/*
  * ring_tend
  *		Make reusable the slots that may be taken before the next call, one for
  *		each pending block.  Returns what else these slots need.
@@ -540,6 +555,9 @@ ring_tend(Ring *ring, int pending)
 		}
 		ring->ahead.nreusable = n;
 	}
+
+	if (!need.unpinned_slot && slots_stay_reusable(ring))
+		find_more_reusable(ring);
 
 	if (!keeps_dirty(ring) || !needs_flush(ring, need.wal))
 		need.wal = InvalidXLogRecPtr;

@@ -262,7 +262,7 @@ ring_watch(Ring *ring)
 
 	if (passed > 0)
 		ring->ahead.calls_since_read = 0;
-	else if (ring->ahead.calls_since_read < INT_MAX)
+	else
 		ring->ahead.calls_since_read++;
 	ring->ahead.nreusable = Max(0, ring->ahead.nreusable - passed);
 

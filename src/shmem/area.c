@@ -29,6 +29,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "compat.h"
 #include "miscadmin.h"
@@ -343,7 +344,7 @@ shared_try(void (*function) (void *arg), void *arg)
 		unavailable = true;
 		compat_submit_staged(); /* telling the client may block */
 		HOLD_INTERRUPTS();		/* the caller may not be able to take an error */
-		ereport(WARNING,
+		ereport(IsParallelWorker() ? DEBUG1 : WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
 				 errdetail_internal("%s", error->message)));

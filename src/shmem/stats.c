@@ -14,14 +14,14 @@
  * at its end if readers have asked for FLUSH_BLOCKS blocks since the last
  * flush, if FLUSH_INTERVAL_MS have passed since then, or if the hash table of
  * pending counts has more than MAX_PENDING entries.  A parallel worker always
- * flushes.  Otherwise the counts wait for the end of a later transaction, or until the
- * backend exits or reads the statistics itself.
+ * flushes.  Otherwise the counts wait for the end of a later transaction, or
+ * until the backend exits or reads the statistics itself.
  *
- * If a query fails, its readers end while the transaction is aborted.  They
- * flush, too, by the same rules, but at that time memory must not be
- * allocated.  So the pending entry and the row are made when the backend
- * begins to read a relation for the first time.  If the row has been removed
- * since then, the counts stay pending.
+ * A transaction that is aborted flushes by the same rules.  If a query failed,
+ * its readers end after that, and each of them flushes, too.  At that time
+ * memory must not be allocated.  So the pending entry and the row are made
+ * when the backend begins to read a relation for the first time.  If the row
+ * has been removed since then, the counts stay pending.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
@@ -358,6 +358,26 @@ is_due(void)
 									FLUSH_INTERVAL_MS));
 }
 
+/*
+ * Flush at the end of a transaction.  If there are too many entries, forget
+ * what can't be flushed, and also what readers that have not ended yet would
+ * add.  (Only while a transaction aborts can there be any.)  If the process
+ * exits, at_exit() will flush.
+ */
+static void
+flush_at_end(bool only_found)
+{
+	bool		too_many = pending->members > MAX_PENDING;
+
+	if (too_many || is_due())
+		flush(only_found);
+	if (too_many && !proc_exit_inprogress)
+	{
+		pending_reset(pending);
+		is_pending = false;
+	}
+}
+
 static void
 at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 {
@@ -368,18 +388,11 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			if (is_due() || pending->members > MAX_PENDING)
-				flush(false);
-
-			/*
-			 * No reader is running.  What can't be flushed is lost, unless
-			 * the process exits: then at_exit() will flush.
-			 */
-			if (pending->members > MAX_PENDING && !proc_exit_inprogress)
-			{
-				pending_reset(pending);
-				is_pending = false;
-			}
+			flush_at_end(false);
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			flush_at_end(true);
 			break;
 		default:
 			break;
@@ -484,8 +497,8 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 	pending_blocks += counters->ring.blocks;
 
 	/*
-	 * If the transaction is being aborted, at_end_of_transaction() will not
-	 * flush.  If the process exits, at_exit() will.
+	 * If the transaction is being aborted, at_end_of_transaction() has been
+	 * called before.  If the process exits, at_exit() will flush.
 	 */
 	if (!IsTransactionState() && !proc_exit_inprogress && is_due())
 		flush(true);

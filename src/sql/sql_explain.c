@@ -28,7 +28,6 @@
 #include "readers/tidrangescan.h"
 #include "sql/sql_counts.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/tuplestore.h"
 
