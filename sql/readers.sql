@@ -402,6 +402,28 @@ SELECT pg_ringctl_set_policy('doc', '128kB');
 SELECT v.*, ring(v.same)
   FROM judge_reader('toast', 'SELECT md5(body) FROM doc', :'doc_toast', 512) v;
 SELECT pg_ringctl_drop_policy('doc');
+-- partitions together leave what one table would leave, and pass one ring on
+CREATE TABLE doc_parted (id int, pad text STORAGE PLAIN, body text STORAGE EXTERNAL) PARTITION BY RANGE (id);
+SELECT format('CREATE TABLE doc_parted_%s PARTITION OF doc_parted FOR VALUES FROM (%s) TO (%s)', i, 700 * i, 700 * (i + 1))
+  FROM generate_series(0, 3) i \gexec
+INSERT INTO doc_parted SELECT i, repeat('x', 1800), repeat(md5(i::text), 249) FROM generate_series(0, 2799) i;
+CREATE INDEX doc_parted_id ON doc_parted (id);
+VACUUM (ANALYZE, FREEZE) doc_parted;
+SET pg_ringctl.scan_threshold = 100;
+SELECT fresh();
+SELECT count(*) FROM doc_parted WHERE body > '';
+SELECT sum(cached(reltoastrelid)) BETWEEN 100 AND 100 + 32 AS values_left FROM pg_class WHERE relname ~ 'doc_parted_\d$';
+SELECT count(*) AS rings, sum(scans) AS scans, min(ring_buffers) AS buffers, sum(escapes) AS escapes FROM counted WHERE kind = 'toast';
+SELECT fresh();
+SET enable_seqscan = off;
+SET enable_indexscan = off;
+SELECT count(pad) FROM doc_parted WHERE id >= 0;
+SELECT CASE WHEN :'streams_bitmaps' THEN sum(cached(oid)) BETWEEN 100 AND 100 + 64 ELSE true END AS pages_left
+  FROM pg_class WHERE relname ~ 'doc_parted_\d$';
+RESET enable_seqscan;
+RESET enable_indexscan;
+RESET pg_ringctl.scan_threshold;
+DROP TABLE doc_parted;
 -- a few values, and look-ups by a key
 CREATE INDEX doc_id ON doc (id);
 SELECT query, l.* FROM unnest('{SELECT md5(body) FROM doc LIMIT 50, SELECT id FROM doc, SELECT count(body) FROM doc,
@@ -525,8 +547,8 @@ SELECT rel, kind, scans, blocks, ring_buffers >= 32 AS servers FROM counted;
 RESET pg_ringctl.mode;
 RESET pg_ringctl.scan_ring;
 RESET pg_ringctl.scan_threshold;
--- its TOAST values, too
-SELECT v.* FROM judge_reader('toast', 'SELECT copied(''doc'')', :'doc_toast', 512) v;
+-- its TOAST values, too; none is left in the pool
+SELECT v.* FROM judge_reader('toast', 'SELECT copied(''doc'')', :'doc_toast') v;
 SELECT kind, scans FROM counted;
 -- what else can be copied; 17 and 18 refuse partitioned tables, and 17 materialized views
 CREATE MATERIALIZED VIEW matview AS SELECT * FROM big;

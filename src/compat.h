@@ -174,8 +174,9 @@ compat_reads_at_once(Relation rel pg_attribute_unused(),
  * How many buffers may a stream over this relation look ahead, if no strategy
  * limits it?  maintenance: is the stream for maintenance?  The server allows
  * one read more than may be in progress at once, but no more buffers than this
- * backend may pin.  In 17, this is one read, as for a stream with sequential
- * access; a stream with random access may look ahead farther.
+ * backend may pin.  In 17 the result is one read.  That is the limit of a
+ * stream with sequential access; that a stream with random access may look
+ * ahead farther is ignored.
  */
 static inline int
 compat_lookahead_limit(Relation rel, bool maintenance)
@@ -206,9 +207,9 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 /*
  * Does a stream stop looking ahead if it finds all blocks in shared buffers?
  * Not in 19 while other processes are reading these blocks: the stream waits
- * for these reads as for its own.  (A stream in 17 does that, too, and so does
- * one in 18 if io_method is sync.  But there it seldom meets a read that is in
- * progress.)
+ * for these reads as for its own.  (In 17, and in 18 if io_method is sync, a
+ * stream waits for such reads, too.  But it seldom meets one, so these majors
+ * are not treated specially.)
  */
 #if PG_VERSION_NUM >= 190000
 #define compat_hits_end_lookahead()	false

@@ -102,8 +102,8 @@ typedef enum RingSlotState
 /* Why a slot's buffer was not reused. */
 typedef enum EscapeReason
 {
-	ESCAPE_NONE,				/* it holds another page: nothing of ours
-								 * stays behind */
+	ESCAPE_NONE,				/* the buffer holds another page by now:
+								 * nothing of ours stays behind */
 	ESCAPE_PINNED,
 	ESCAPE_ADOPTED,				/* its page is also used outside the ring */
 	ESCAPE_DIRTY,
@@ -145,7 +145,8 @@ slot_holds_page(const RingSlot *slot)
 
 /*
  * The part of a ring that other sessions may read.  They take no lock, so
- * while the ring runs they may read fields of different moments.
+ * while the ring runs, the values that they read may be from different
+ * moments.
  */
 typedef struct RingPublic
 {

@@ -33,11 +33,11 @@
  *	  a drop the server processes an invalidation before anything looks at the
  *	  catch again.  (A server that was built with RELCACHE_FORCE_RELEASE is not
  *	  supported.)
- * B. A hold is for all fetches by an index, until the hold is released.  It
- *	  does hold a reference, so that the entry stays where it is.  If the entry
- *	  is invalidated, it is rebuilt with heap's routine, and we swap the
- *	  routine again.  If a scan of the table begins, as for REINDEX, heap's
- *	  routine is put back for good.
+ * B. A hold is for all tuples that index scans fetch from the table, until the
+ *	  hold is released.  It does hold a reference, so that the entry stays
+ *	  where it is.  If the entry is invalidated, it is rebuilt with heap's
+ *	  routine, and we swap the routine again.  If a scan of the table begins,
+ *	  as for REINDEX, heap's routine is put back for good.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -64,8 +64,8 @@ struct HeapAmSwap
 								 * active when the scan begins */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: to be called
 									 * with its state */
-	uint64		number;			/* a catch: they are numbered from 1, in the
-								 * order in which they are made */
+	uint64		number;			/* a catch: its number; catches are numbered
+								 * from 1 as they are made */
 	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
 	void	   *arg;
 	ResourceOwner owner;		/* a hold: owner of the reference; NULL if

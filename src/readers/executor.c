@@ -47,7 +47,7 @@
 
 /*
  * How many of the relation's nblocks blocks the node is expected to read.  For
- * a TID range scan, all: see print_plan().
+ * a TID range scan it is all of them, because print_plan() looks at the range.
  */
 typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
 
@@ -336,7 +336,7 @@ run_query(COMPAT_RUN_PARAMS)
  * few rows.  To let readers go on and pause around each of these runs would
  * cost more than the rows.  So from the fourth run on, until the next
  * statement of the client, nothing is done: a reader that the third run has
- * paused stays paused, and one that begins later runs on between two runs.
+ * paused stays paused, and a reader that begins later is never paused.
  */
 static bool
 is_in_loop(const EState *estate)

@@ -122,8 +122,9 @@ static RelationData our_relation;
 /* --- What comes next --- */
 
 /*
- * About how many blocks does the LIMIT above the scan still want?  That is
- * computed from the number of fetches for each row in this pass so far.
+ * About how many blocks does the LIMIT above the scan still want?  The
+ * estimate assumes that each row takes as many fetches as the rows of this
+ * pass took on average.
  */
 static int64
 blocks_wanted(const IndexFetch *fetch)
@@ -148,8 +149,9 @@ visits_heap(IndexFetch *fetch, BlockNumber block)
 }
 
 /*
- * The stream's callback: the block of the leaf page's next item that is not on
- * the block asked for last, and for which the heap must be visited.
+ * The stream's callback.  Find the next item of the leaf page that is on
+ * another block than the one asked for last, and for which the heap must be
+ * visited, and return the block of that item.
  */
 static BlockNumber
 next_block(ReadStream *stream pg_attribute_unused(), void *arg,
@@ -384,9 +386,10 @@ has_mark(const IndexFetch *fetch)
 /*
  * The scan ends, is rescanned, or goes back to a mark.
  *
- * A merge join may go back after each row.  So if such a scan only reads
- * through a ring, its misses are not counted anew: otherwise it might never
- * miss enough pages from one mark to the next to use the ring again.
+ * A merge join may go back to its mark after each row.  So if a scan with a
+ * mark only reads through a ring, its misses are not counted anew: otherwise
+ * it might never miss enough pages from one mark to the next to use the ring
+ * again.
  */
 static void
 our_index_fetch_reset(IndexFetchTableData *scan)

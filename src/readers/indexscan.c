@@ -72,13 +72,13 @@ indexscan_may_be_taken(const PlanState *ps)
 const char *
 indexscan_exclusion(const PlanState *ps)
 {
+	if (ps->plan->plan_rows <= param_index_read_ahead_after)
+		return "few rows are expected";
 	if (!indexscan_may_be_taken(ps))
 		return "neither read-ahead nor a ring is asked for";
 	/* EXPLAIN alone does not open the index */
 	if (index_of(ps) != NULL && index_of(ps)->rd_rel->relam != BTREE_AM_OID)
 		return "not a btree index";
-	if (ps->plan->plan_rows <= param_index_read_ahead_after)
-		return "few rows are expected";
 	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }
 
@@ -143,8 +143,7 @@ indexscan_first_call(PlanState *ps, int n)
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	scan = IsA(ps, IndexScanState) ? compat_begin_indexscan((IndexScanState *) ps) :
 		compat_begin_indexonlyscan((IndexOnlyScanState *) ps);
-	if (index_fetch_can_attach(scan))
-		index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), policy_reads_ahead(rel));
+	index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), policy_reads_ahead(rel));
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);
 }

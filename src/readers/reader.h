@@ -36,7 +36,7 @@ typedef struct Reader
 	dlist_node	lend_node;		/* in the session's list */
 	bool		may_lend;		/* is it in that list? */
 	int64		scans;			/* passes that this process counts as scans */
-	int64		workers;		/* passes, if it is a parallel worker */
+	int64		workers;		/* passes, in a parallel worker */
 	bool		running;		/* is its clock running? */
 	instr_time	started;		/* when the clock was started, if it runs */
 	instr_time	elapsed;		/* time that the clock has run before that */

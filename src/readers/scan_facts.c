@@ -325,7 +325,6 @@ static void
 discard_at_exit(void)
 {
 	facts_discard(DSM_HANDLE_INVALID);
-	part->lists[MyProcNumber].leader_pid = 0;
 }
 
 /*

@@ -25,6 +25,8 @@ struct QueryScans
 	const void *owner;			/* the query's EState, or a utility command */
 	dlist_head	readers;
 	dlist_head	running;		/* readers whose pass is not over */
+	int64		may_leave;		/* blocks that its readers together may leave
+								 * in the pool */
 };
 
 typedef struct QueryEntry
@@ -98,6 +100,7 @@ make_query(const void *owner)
 	query->owner = owner;
 	dlist_init(&query->readers);
 	dlist_init(&query->running);
+	query->may_leave = 0;
 	entry->scans = query;
 	scan_nqueries++;
 	return query;
@@ -123,6 +126,23 @@ query_add_reader(const void *owner, ScanReader *reader)
 
 	dlist_push_tail(&query->readers, &reader->reader.node);
 	reader->query = query;
+}
+
+/*
+ * query_may_leave
+ *		The reader is about to begin.  If it were the only one of its query, it
+ *		would leave its first "blocks" blocks in the pool.  Returns how many it
+ *		may leave: the readers of a query together leave no more than the one
+ *		of them that would leave most.
+ */
+int64
+query_may_leave(const ScanReader *reader, int64 blocks)
+{
+	QueryScans *query = reader->query;
+	int64		more = Max(0, blocks - query->may_leave);
+
+	query->may_leave += more;
+	return more;
 }
 
 /*

@@ -302,9 +302,9 @@ scan_leave_reader(ScanReader *reader)
 
 /*
  * scan_leave_reader_of_command
- *		The same for a utility command, whose scan is already freed, so that it
- *		must not be looked at.  The scan has got all blocks that it has asked
- *		for: if it had not, the command would have failed.
+ *		The same for a utility command.  Its scan is already freed, and must
+ *		not be looked at.  The scan has got all blocks that it has asked for:
+ *		if it had not, the command would have failed.
  */
 void
 scan_leave_reader_of_command(ScanReader *reader)
@@ -416,21 +416,27 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 			 PlanState *ps, const RingOptions *options)
 {
 	ScanReader *reader = reader_make(scan_context, sizeof(ScanReader));
+	RingOptions own_options = *options;
 
 	reader->reader.failed = scan_failed;
 	reader->reader.lend = lend_if_drained;
 	reader->reader.finished = scan_finished;
 	reader->scan = scan;
 	query_add_reader(owner, reader);
+	own_options.leave_first = query_may_leave(reader, options->leave_first);
 	reader->plan_node_id = -1;
 	if (ps != NULL)
+	{
 		set_node(reader, ps);
+		if (query_keeps_pins(ps->state))
+			own_options.headroom += SLOTS_THAT_KEEP_PINS;
+	}
 	if (scan != NULL)
 		reader->direction = scan->rs_dir;
 	reader->blocks_to_step = PG_INT64_MAX;
-	reader_begin(&reader->reader, kind, RelationGetRelid(rel), options);
+	reader_begin(&reader->reader, kind, RelationGetRelid(rel), &own_options);
 	enabled_mark(&reader->enabled);
-	toast_begin(owner, rel);
+	toast_begin(owner, rel, ps != NULL);
 	return reader;
 }
 
@@ -447,13 +453,9 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 ScanReader *
 scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
 {
-	RingOptions own_options = *options;
-
-	if (query_keeps_pins(ps->state))
-		own_options.headroom += SLOTS_THAT_KEEP_PINS;
 	return begin_reader(kind, ((ScanState *) ps)->ss_currentRelation,
 						(HeapScanDesc) ((ScanState *) ps)->ss_currentScanDesc,
-						ps->state, ps, &own_options);
+						ps->state, ps, options);
 }
 
 /*

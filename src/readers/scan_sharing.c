@@ -34,8 +34,8 @@
  * A scan does not share its reads
  *
  * A. in a rescan, because that starts where the first pass started;
- * B. if its query is run for a limited number of rows, as that of a cursor is,
- *	  and that of SELECT INTO in PL/pgSQL; or if it is a scan of a utility
+ * B. if its query is run for a limited number of rows, like the query of a
+ *	  cursor or of SELECT INTO in PL/pgSQL; or if it is a scan of a utility
  *	  command;
  * C. if the process holds a lightweight lock, because in that case a wait
  *	  could not be cancelled.  (An index locks a page while it calls a support
@@ -50,8 +50,7 @@ may_share(const ScanReader *reader)
 		reader->node != NULL && scan_partial_query != reader->node->state &&
 		ring_options(reader->reader.ring)->window > 0 &&
 		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
-		ScanDirectionIsForward(scan->rs_dir) &&
-		scan->rs_nblocks > 0 && scan->rs_numblocks == InvalidBlockNumber;
+		ScanDirectionIsForward(scan->rs_dir);
 }
 
 /*

@@ -268,7 +268,7 @@ set_plain_stream(HeapScanDesc scan)
 /*
  * scan_prospect
  *		Will the scan, which is about to start a pass, get a ring?  owner: the
- *		query's EState, or the utility command.
+ *		query's EState if is_query, or else the utility command.
  *
  * If the result is RING_NONE or RING_LEFT_TO_SERVER, all our work for the scan
  * is done here: a scan that is to have no ring gets a stream without the ring
@@ -276,7 +276,7 @@ set_plain_stream(HeapScanDesc scan)
  * Otherwise the caller must begin a reader.
  */
 RingProspect
-scan_prospect(HeapScanDesc scan, const void *owner)
+scan_prospect(HeapScanDesc scan, const void *owner, bool is_query)
 {
 	Relation	rel = scan->rs_base.rs_rd;
 	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
@@ -285,6 +285,6 @@ scan_prospect(HeapScanDesc scan, const void *owner)
 		return prospect;
 	if (prospect == RING_NONE && scan->rs_strategy != NULL)
 		set_plain_stream(scan);
-	toast_begin(owner, rel);
+	toast_begin(owner, rel, is_query);
 	return prospect;
 }

@@ -52,8 +52,8 @@ discard_of_failed(void)
 /*
  * The query's memory is about to be freed, with this ParallelQuery in it.  If
  * the query failed, no transaction is in progress now, and the query's workers
- * have exited already.  If it did not fail, what its workers have published
- * has not been collected yet, and is kept.
+ * have exited already.  If the query did not fail, scan_remember_workers() has
+ * yet to collect what its workers have published: keep it.
  */
 static void
 forget_parallel_query(void *arg)
@@ -83,8 +83,8 @@ note_parallel_query(EState *estate)
 }
 
 /*
- * Is there a scan at or below ps that would get a ring if it began now and
- * read its whole table, or an index scan that may read ahead?
+ * Is there, at or below ps, a scan that was taken and would get a ring if it
+ * began now and read its whole table, or any index scan that was taken?
  */
 static bool
 has_ring_below(PlanState *ps, void *context)
@@ -215,8 +215,8 @@ scan_uncalled(QueryDesc *queryDesc)
  *
  * A scan in which the leader takes no part may have been counted by no
  * process.  No worker counts an index scan, and any other scan is counted only
- * by the process that counts_scan() names, if that takes part.  A scan that
- * was not counted is counted here, unless it has no ring.
+ * by the process that counts_scan() names, if that process takes part.  A scan
+ * that was not counted is counted here, unless it has no ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -160,7 +160,7 @@ decide_for(SeqScanState *node)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
-	RingProspect prospect = scan_prospect(scan, node->ss.ps.state);
+	RingProspect prospect = scan_prospect(scan, node->ss.ps.state, true);
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 		return false;
@@ -174,11 +174,11 @@ decide_for(SeqScanState *node)
 	}
 
 	/*
-	 * A filter may fetch the values of all rows of the first blocks in one
-	 * call.
+	 * If no row passes the filter, one call may fetch the TOAST values of all
+	 * rows of the first blocks.
 	 */
 	if (node->ss.ps.qual != NULL)
-		toast_begin(node->ss.ps.state, rel);
+		toast_begin(node->ss.ps.state, rel, true);
 	reader_lend_finished();
 	if (prospect == RING_BY_DEFAULT)
 		ring_lend_to_server(scan->rs_strategy, FIRST_BLOCKS);
@@ -244,7 +244,7 @@ begin_values(SeqScanState *node)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
 
-	toast_begin(node->ss.ps.state, node->ss.ss_currentRelation);
+	toast_begin(node->ss.ps.state, node->ss.ss_currentRelation, true);
 	MemoryContextSwitchTo(oldcontext);
 }
 

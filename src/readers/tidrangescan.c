@@ -197,7 +197,7 @@ tidrangescan_first_call(PlanState *ps, int n)
 	if (gets_ring(node, &nblocks))
 		attach(node, nblocks);
 	else
-		toast_begin(ps->state, node->ss.ss_currentRelation);
+		toast_begin(ps->state, node->ss.ss_currentRelation, true);
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);
 }

@@ -20,8 +20,14 @@
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  Until it has missed leave_first blocks
- * (policy_for_toast()), it reads them without a ring.
+ * after their row was read.  Until the readers of a query have missed
+ * leave_first blocks together (policy_for_toast()), they read these without a
+ * ring.  The readers of a utility command have rings from the beginning: the
+ * command reads each value once, and another command reads other tables.
+ *
+ * Between two fetches a reader has no page pinned.  So whenever another reader
+ * of the session begins, the ring is lent to it, and the next fetch starts the
+ * ring again.  So the values of a thousand partitions go through one ring.
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
  * each TOAST table of a scanned table, the session remembers the size that it
@@ -109,6 +115,8 @@ typedef struct ToastReader
 	RingOptions options;		/* of the ring that it may get */
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
+	int64		left_before;	/* blocks that other readers of its owner had
+								 * left in the pool when it began */
 	int64		misses;			/* blocks that were read, not found */
 	bool		broken;			/* has an attempt to begin the ring failed? */
 } ToastReader;
@@ -118,6 +126,14 @@ dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
 static seen_hash * seen = NULL;
 
 /* --- A fetch --- */
+
+/* Another reader is about to begin: see reader_may_lend(). */
+static bool
+lend(Reader *reader)
+{
+	ring_lend(reader->ring);
+	return true;
+}
 
 /* Enough blocks were missed: from now on the reader has a ring. */
 static void
@@ -129,7 +145,16 @@ begin_ring(ToastReader *toast, Relation rel)
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
 	ring_begin_reads(toast->reader.ring, rel);
+}
+
+/* Start the ring, for the first time or after it was lent. */
+static void
+start_ring(ToastReader *toast, Relation rel)
+{
+	if (toast->reader.ring == NULL)
+		begin_ring(toast, rel);
 	reader_start_pass(&toast->reader, toast->nblocks);
+	reader_may_lend(&toast->reader, true);
 }
 
 /* The strategy to read this block with; NULL for none. */
@@ -138,14 +163,14 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 {
 	if (toast->broken || toast->misses < toast->options.leave_first)
 		return NULL;
-	if (toast->reader.ring == NULL)
+	if (!toast->reader.may_lend)
 	{
 		/*
-		 * If begin_ring() fails, a function that the query calls may catch
+		 * If start_ring() fails, a function that the query calls may catch
 		 * the error.  Then the query goes on, and this reader with it.
 		 */
 		toast->broken = true;
-		begin_ring(toast, rel);
+		start_ring(toast, rel);
 		toast->broken = false;
 	}
 	return ring_before_read(toast->reader.ring, rel, block);
@@ -186,24 +211,48 @@ toast_failed(Reader *failed)
 {
 	ToastReader *toast = (ToastReader *) failed;
 
+	reader_may_lend(failed, false);
 	if (toast->hold == NULL)
 		return;
 	heap_am_forget(toast->hold);
 	dlist_delete(&toast->reader.node);
 }
 
+/*
+ * How many blocks have the owner's readers left in the pool so far?  Most
+ * owners read one TOAST table after the other, so only the newest reader is
+ * looked at, which knows what was left before it began.
+ */
+static int64
+blocks_left(const void *owner)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &toast_readers)
+	{
+		ToastReader *toast = dlist_container(ToastReader, reader.node, iter.cur);
+
+		if (toast->owner == owner)
+			return toast->left_before + Min(toast->misses, toast->options.leave_first);
+	}
+	return 0;
+}
+
 static void
-make_toast(const void *owner, Relation toastrel, const RingOptions *options)
+make_toast(const void *owner, Relation toastrel, const RingOptions *options,
+		   int64 left_before)
 {
 	ToastReader *toast = reader_make(TopMemoryContext, sizeof(ToastReader));
 
 	toast->reader.failed = toast_failed;
+	toast->reader.lend = lend;
 	if (IsParallelWorker())
 		toast->reader.workers = 1;
 	else
 		toast->reader.scans = 1;
 	toast->owner = owner;
 	toast->options = *options;
+	toast->left_before = left_before;
 	toast->nblocks = RelationGetNumberOfBlocks(toastrel);
 	enabled_mark(&toast->enabled);
 	toast->hold = heap_am_hold(toastrel, before_fetch, toast);
@@ -304,7 +353,7 @@ toast_look_up(Relation rel)
  * toast_begin
  *		The relation is about to be scanned by the query or utility command
  *		"owner".  If its TOAST table is large enough, let the values that are
- *		fetched from it go through a ring.
+ *		fetched from it go through a ring.  is_query: is it a query?
  *
  * The relation is locked, so no other session can drop its TOAST table.  If
  * this session already has a reader of the TOAST table, for another scan, that
@@ -312,12 +361,13 @@ toast_look_up(Relation rel)
  * the other scan's values are read without a ring.
  */
 void
-toast_begin(const void *owner, Relation rel)
+toast_begin(const void *owner, Relation rel, bool is_query)
 {
 	Oid			toastid = rel->rd_rel->reltoastrelid;
 	Relation	toastrel;
 	BlockNumber nblocks;
 	RingOptions options;
+	int64		left;
 
 	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
 		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
@@ -329,6 +379,8 @@ toast_begin(const void *owner, Relation rel)
 
 	/* The larger of the two tables decides whether there is a ring. */
 	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
+	left = blocks_left(owner);
+	options.leave_first = is_query ? Max(0, options.leave_first - left) : 0;
 	if (options.nbuffers == 0 || nblocks <= options.leave_first ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
@@ -340,7 +392,7 @@ toast_begin(const void *owner, Relation rel)
 	toastrel = table_open(toastid, NoLock);
 	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel) &&
 		RelationGetNumberOfBlocks(toastrel) > options.leave_first)
-		make_toast(owner, toastrel, &options);
+		make_toast(owner, toastrel, &options, left);
 	table_close(toastrel, AccessShareLock);
 }
 
@@ -362,6 +414,7 @@ toast_end(const void *owner)
 			continue;
 		heap_am_release(toast->hold);
 		dlist_delete(&toast->reader.node);
+		reader_may_lend(&toast->reader, false);
 		reader_end(&toast->reader);
 	}
 }

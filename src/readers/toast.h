@@ -40,7 +40,7 @@ toast_may_matter(Relation rel)
 	return OidIsValid(rel->rd_rel->reltoastrelid) && toast_look_up(rel);
 }
 
-extern void toast_begin(const void *owner, Relation rel);
+extern void toast_begin(const void *owner, Relation rel, bool is_query);
 extern void toast_end(const void *owner);
 
 #endif							/* RINGCTL_TOAST_H */

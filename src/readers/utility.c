@@ -41,7 +41,7 @@
  * cursor that was opened before, is not caught.
  *
  * A command may commit and go on in another transaction (CREATE INDEX
- * CONCURRENTLY).  Its readers end before that.
+ * CONCURRENTLY).  Its readers end before the commit.
  *
  * For COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW, the same hooks
  * tell write_ring.c which table is about to be loaded.
@@ -131,7 +131,7 @@ scan_begun(TableScanDesc sscan)
 	if (command == NULL || policy_mode() == MODE_OFF)
 		return;
 	end_scans(command);			/* its scans run one after another */
-	if (scan_prospect(scan, command) <= RING_LEFT_TO_SERVER)
+	if (scan_prospect(scan, command, false) <= RING_LEFT_TO_SERVER)
 		return;
 	policy_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
 	reader = scan_begin_reader_of_command(command->kind, command, scan, &options);
@@ -250,10 +250,9 @@ unwatch_permissions(void)
 /* --- Building an index --- */
 
 /*
- * The planner makes the RelOptInfo of a relation.  If it has no query to plan,
- * it was asked how many workers should build an index on this relation, or
- * whether CLUSTER should sort it.  Only in the first case is the relation
- * marked as a parent.
+ * The planner makes the RelOptInfo of a relation.  If there is no query, it
+ * was called by plan_create_index_workers() or plan_cluster_use_sort().  Only
+ * the former marks the relation as a parent (rte->inh).
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)

@@ -178,8 +178,8 @@ fill_slots(Ring *ring, bool takes_lent)
 	/* The first slot with a buffer is taken next. */
 	ring->strategy->current = ring->public->current =
 		(first > 0 ? first : nbuffers) - 1;
-	ring->ahead.own_blocks = OWN_UNKNOWN;
-	ring->ahead.nreusable = 0;
+	ring->ahead.own_known = false;
+	forget_reusable(ring);
 }
 
 /*

@@ -165,9 +165,9 @@ policy_cap_to_relation(RingOptions *options, int64 nblocks)
 }
 
 /*
- * The first size of a ring that sizes itself: what buffers_needed() says when
- * the reader uses one page and one read is in progress, including the half
- * read and the headroom.
+ * The first size of a ring that sizes itself: what buffers_needed() returns if
+ * the reader uses one page and one read is in progress.  That is a read and a
+ * page, half a read for uncounted hits, and the headroom.
  */
 static int
 first_buffers(void)

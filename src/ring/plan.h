@@ -83,6 +83,8 @@ policy_may_matter(Relation rel)
 
 	if (RelationUsesLocalBuffers(rel))
 		return false;
+	if (smgr == NULL && !RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
+		return false;			/* such as a partitioned table */
 	/* An unknown number is InvalidBlockNumber, the largest of all. */
 	if (param_scan_threshold >= 0 || param_index_read_ahead || smgr == NULL ||
 		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) SERVER_THRESHOLD)

@@ -32,9 +32,9 @@
  *
  * The server lets look-ahead pin the whole ring.  But when all buffers are
  * pinned, so are those in the next slots.  The stream asks for the ring's size
- * only once, when it begins.  At that moment we show it as many buffers as
- * look-ahead may pin: the largest size that the ring may have, less the
- * headroom, or max_ahead if that is less.
+ * only once, when it begins.  At that moment we set the strategy's size to the
+ * number of buffers that look-ahead may pin: the ring's capacity minus the
+ * headroom, but at most max_ahead, if that is set.
  *
  * When a scan ends, the buffers of its ring are lent to the session's next
  * ring (lend.c).
@@ -106,7 +106,10 @@ pin_limit(const Ring *ring)
 	return Max(1, limit);
 }
 
-/* The ring runs from now on, in memory that other sessions can see. */
+/*
+ * The ring runs from now on.  If there is room in this process's segment,
+ * other sessions can see the ring.
+ */
 static void
 start_running(Ring *ring)
 {
@@ -208,10 +211,11 @@ set_relation(Ring *ring, Relation rel, ForkNumber forknum)
  * read_stream_begin_relation(), but the ring's options say whether the stream
  * is for maintenance.  next_block is called with next_block_arg, and returns
  * the block that comes next.  The stream lives in the current memory context.
- * The caller must end the stream before it calls ring_free().
+ * Unless the query has failed, the caller must end the stream before it calls
+ * ring_free().
  *
- * To replace the stream, begin another one on the same ring, end the first
- * one, and call ring_start().
+ * To read through another stream, end this one, begin another one on the same
+ * ring, and call ring_start().
  */
 ReadStream *
 ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
@@ -240,12 +244,11 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 		/*
 		 * In 17 and 18, each hit reduces the stream's look-ahead by one.
-		 * After this number of calls without a read, which is more than
-		 * enough, the stream does not look ahead any more, and only one block
-		 * is pending.
+		 * After this number of calls without a read, the stream certainly
+		 * does not look ahead any more, and only one block is pending.
 		 */
 		ring->ahead.calls_to_end_lookahead = compat_hits_end_lookahead() ?
-			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT32_MAX;
+			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT64_MAX;
 	}
 	return stream;
 }
@@ -260,7 +263,7 @@ ring_begin_reads(Ring *ring, Relation rel)
 {
 	set_relation(ring, rel, MAIN_FORKNUM);
 	ring->ahead.reach = 1;
-	ring->ahead.calls_to_end_lookahead = PG_INT32_MAX;
+	ring->ahead.calls_to_end_lookahead = PG_INT64_MAX;
 }
 
 /*
@@ -294,9 +297,9 @@ ring_consume(Ring *ring, BlockNumber block)
 	int64		next = next_to_consume(ring);
 
 	/*
-	 * If the reader had got this block before this call, there is nothing to
-	 * do.  But if the next block is the same one, a new pass may have begun
-	 * where the last one ended.
+	 * If this is the last block that the reader is known to have got, there
+	 * is nothing to do.  But if the block that comes next has the same
+	 * number, a new pass may have begun where the last pass ended.
 	 */
 	if (next > 0 && *asked_block(ring, next - 1) == block &&
 		(next == counts->blocks || *asked_block(ring, next) != block))
@@ -369,26 +372,24 @@ note_asked(Ring *ring, BlockNumber block)
 		*logged_reads(ring, counts->blocks) = counts->blks_read;
 	if (block != InvalidBlockNumber)
 		*asked_block(ring, counts->blocks++) = block;
+	if (may_be_own(ring, block))
+		ring->ahead.own_asked = counts->blocks;
 	ring->size.calls_in_revolution++;
 	ring->wal.calls_since_announce++;
 }
 
 /*
- * Has nothing been read since the last call, and was the slot for the block
- * that is asked for now found reusable already?  If so, there is nothing to do
- * for the block but to count it.
- *
- * The answer is no if the block makes a full read, because all slots of that
- * read are looked at once more.
+ * The stream asks for this block.  Did an earlier call find reusable all slots
+ * that may be taken before the next call, and has nothing been read since?  If
+ * so, the block only has to be counted: see calls_to_skip() in tend.c.
  */
 static inline bool
-next_slot_is_ready(const Ring *ring)
+next_slots_are_ready(const Ring *ring, BlockNumber block)
 {
-	return ring->strategy != NULL &&
+	return ring->ahead.calls_to_skip > 0 && block != InvalidBlockNumber &&
 		ring->strategy->current == ring->public->current &&
-		ring->ahead.pending < ring->ahead.nreusable &&
-		ring->ahead.pending + 1 < ring->ahead.reach &&
-		slots_stay_reusable(ring);
+		!ring->sharing.shared &&
+		!(may_be_own(ring, block) && may_hold_own_blocks(ring));
 }
 
 /*
@@ -401,11 +402,12 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	TendNeed	need;
 	int			pending;
 
-	if (block != InvalidBlockNumber && next_slot_is_ready(ring))
+	if (next_slots_are_ready(ring, block))
 	{
 		note_asked(ring, block);
-		ring->ahead.pending++;
+		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
 		ring->ahead.calls_since_read++;
+		ring->ahead.calls_to_skip--;
 		return;
 	}
 
@@ -420,6 +422,8 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	if (ring->leaves_first && !ring->options.observe &&
 		ring->public->counts.blks_read + pending > ring->options.leave_first)
 		lend_fill_anew(ring);
+	if (ring->options.free_first && !compat_have_free_buffer())
+		ring->options.free_first = false;
 	if (leaves_buffers(ring))
 	{
 		ring_leave_slots(ring, pending);
@@ -465,7 +469,7 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 void
 ring_resume(Ring *ring)
 {
-	ring->ahead.nreusable = 0;
+	forget_reusable(ring);
 }
 
 /*
@@ -490,6 +494,7 @@ ring_stop_control(Ring *ring)
 		lend_cancel_reservation(ring);
 	}
 	ring->options.observe = true;
+	forget_reusable(ring);
 }
 
 /*
@@ -565,7 +570,8 @@ ring_start(Ring *ring)
 	else
 		ring_watch(ring);		/* the last read began after the last call */
 	if (ring->public->counts.blks_read != ring->ahead.reads_at_start)
-		ring->ahead.own_blocks = OWN_UNKNOWN;
+		ring->ahead.own_known = false;
+	forget_reusable(ring);
 	ring->ahead.reads_at_start = ring->ahead.reads_at_exchange = ring->public->counts.blks_read;
 	ring->ahead.at_end = false;
 }

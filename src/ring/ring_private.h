@@ -38,14 +38,6 @@ typedef enum RingState
 	RING_CLOSED,
 } RingState;
 
-/* Does the ring hold own blocks?  See may_find_own_blocks(). */
-typedef enum OwnBlocks
-{
-	OWN_UNKNOWN,
-	OWN_NONE,
-	OWN_SOME,
-} OwnBlocks;
-
 /* What the stream has asked for, and the slots that come next: tend.c. */
 typedef struct RingAhead
 {
@@ -53,8 +45,9 @@ typedef struct RingAhead
 	int			pending;		/* blocks asked for, whose read has not begun;
 								 * an upper bound */
 	int			nreusable;		/* next slots that were found reusable */
+	int			calls_to_skip;	/* next calls that need not look at slots */
 	int64		calls_since_read;	/* calls since current moved */
-	int			calls_to_end_lookahead; /* after this number of calls without
+	int64		calls_to_end_lookahead; /* after this number of calls without
 										 * a read, only one block is pending */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
 								 * index n & asked_mask */
@@ -62,7 +55,11 @@ typedef struct RingAhead
 	int64		reads_at_start; /* counts.blks_read when the stream started */
 	int64		reads_at_exchange;	/* counts.blks_read when an own block was
 									 * last moved to a later slot */
-	OwnBlocks	own_blocks;		/* what ring_look_for_own_blocks() found */
+	bool		own_known;		/* are own_low and own_high known? */
+	BlockNumber own_low;		/* all own blocks are between these two, */
+	BlockNumber own_high;		/* inclusive */
+	int64		own_asked;		/* number of blocks asked for, up to the last
+								 * one between these two */
 	bool		at_end;			/* all blocks have been asked for */
 } RingAhead;
 
@@ -135,9 +132,9 @@ struct Ring
 };
 
 /*
- * A batch: the number of dirty pages that one flush of WAL should serve.  It
- * is 1 MB of full-page images, which is also the default amount of WAL that
- * wakes the WAL writer (wal_writer_flush_after).
+ * A batch: the number of dirty pages that one flush of WAL should serve.
+ * Their full-page images take 1 MB, which is also the default amount of WAL
+ * that wakes the WAL writer (wal_writer_flush_after).
  */
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
@@ -259,6 +256,24 @@ asked_block(const Ring *ring, int64 n)
 	return &ring->ahead.asked[n & ring->ahead.asked_mask];
 }
 
+/* May this be one of the own blocks that the ring holds? */
+static inline bool
+may_be_own(const Ring *ring, BlockNumber block)
+{
+	return block >= ring->ahead.own_low && block <= ring->ahead.own_high;
+}
+
+/* If the slot holds an own block, note that. */
+static inline void
+note_own_block(Ring *ring, const RingSlot *slot)
+{
+	if (slot->buffer == InvalidBuffer || !tag_is_ours(ring, &slot->tag))
+		return;
+	ring->ahead.own_low = Min(ring->ahead.own_low, slot->tag.blockNum);
+	ring->ahead.own_high = Max(ring->ahead.own_high, slot->tag.blockNum);
+	ring->ahead.own_asked = ring->public->counts.blocks;
+}
+
 /*
  * May the ring hold own blocks, that is, blocks that the stream will ask for?
  * If the stream finds such a block in the ring, it pins the slot's buffer.
@@ -271,11 +286,23 @@ asked_block(const Ring *ring, int64 n)
  * blocks.
  */
 static inline bool
-may_find_own_blocks(const Ring *ring)
+may_hold_own_blocks(const Ring *ring)
 {
 	return ring->options.repeats_blocks ||
-		(ring->ahead.own_blocks != OWN_NONE &&
+		(ring->ahead.own_low <= ring->ahead.own_high &&
 		 ring->public->counts.blks_read - ring->ahead.reads_at_exchange < ring->public->nbuffers);
+}
+
+/*
+ * May a pending block be an own block, so that the stream will find it in the
+ * ring?
+ */
+static inline bool
+may_find_own_blocks(const Ring *ring)
+{
+	return may_hold_own_blocks(ring) &&
+		(ring->options.repeats_blocks ||
+		 ring->public->counts.blocks - ring->ahead.own_asked < ring->ahead.reach);
 }
 
 /*
@@ -306,16 +333,12 @@ slot_is_unpinned(const Ring *ring, int slot)
 		 !holds_pending_block(ring, &ring->slots[slot].tag));
 }
 
-/*
- * Does a slot that was found reusable usually stay so until the next read?  It
- * does not if the slot may be pinned at any time: by other scans that share
- * reads, or by the stream because it finds an own block.
- */
-static inline bool
-slots_stay_reusable(const Ring *ring)
+/* The next slots have to be looked at again. */
+static inline void
+forget_reusable(Ring *ring)
 {
-	return !ring->options.observe && !ring->sharing.shared &&
-		!may_find_own_blocks(ring);
+	ring->ahead.nreusable = 0;
+	ring->ahead.calls_to_skip = 0;
 }
 
 static inline void
@@ -333,15 +356,16 @@ exchange_slots(Ring *ring, int a, int b)
  * Is the ring open?  If so, each read takes a buffer from the pool and leaves
  * the page there.  If the reader is to leave some pages in the pool
  * (leave_first), the ring is open for its first reads.  If the ring is to use
- * free buffers first (free_first), it is open as long as the server has any,
- * because then no page is evicted.
+ * free buffers first (free_first), it is open until the server has none for
+ * the first time, because until then no page is evicted.  (When the pool is
+ * full, a buffer becomes free now and then, for example by TRUNCATE.  But the
+ * server does not tell how many are free, so a read might evict pages.)
  */
 static inline bool
 leaves_buffers(const Ring *ring)
 {
 	return !ring->options.observe &&
-		(ring->leaves_first ||
-		 (ring->options.free_first && compat_have_free_buffer()));
+		(ring->leaves_first || ring->options.free_first);
 }
 
 /* Can the ring's size change? */

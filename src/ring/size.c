@@ -162,14 +162,14 @@ buffers_needed(const Ring *ring)
  * ring_may_grow_past_pinned
  *		May the ring grow because one of the next slots is pinned?
  *
- * The ring may not grow for that reason if the stream may find own blocks in
- * the ring, and no other scan shares reads: in this case the pins are those of
- * the stream's own look-ahead, for which the ring has room.
+ * The ring may not grow for that reason if it may hold own blocks, and no
+ * other scan shares reads: in this case the pins are those of the stream's own
+ * look-ahead, for which the ring has room.
  */
 bool
 ring_may_grow_past_pinned(const Ring *ring)
 {
-	return sizes_itself(ring) && (ring->sharing.shared || !may_find_own_blocks(ring)) &&
+	return sizes_itself(ring) && (ring->sharing.shared || !may_hold_own_blocks(ring)) &&
 		ring->public->nbuffers < ring->options.capacity;
 }
 
@@ -195,14 +195,14 @@ ring_grow(Ring *ring, int more)
 		if (!ring->leaves_first && lend_take_back(&slots[i]))
 		{
 			ring->public->occupied++;
-			ring->ahead.own_blocks = OWN_UNKNOWN;
+			note_own_block(ring, &slots[i]);
 		}
 		else
 			memset(&slots[i], 0, sizeof(RingSlot));
 		buffers[i] = slots[i].buffer;
 	}
 	ring_set_size(ring, ring->public->nbuffers + more);
-	ring->ahead.nreusable = 0;
+	forget_reusable(ring);
 }
 
 /* Can this slot, which was just watched, be removed from the ring? */
@@ -273,7 +273,7 @@ take_out(Ring *ring, int first, int nslots)
 			rest * sizeof(Buffer));
 	memmove(&ring->slots[kept], &ring->slots[end], rest * sizeof(RingSlot));
 	ring_set_size(ring, ring->public->nbuffers - (end - kept));
-	ring->ahead.nreusable = 0;
+	forget_reusable(ring);
 	return end - kept;
 }
 

@@ -18,9 +18,9 @@
  *
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
- * pending block, and one more for each dirty buffer that it rejects.  There
- * are at most as many pending blocks as one combined read can take; this
- * number is the reach.
+ * pending block, and one more for each buffer that it gives up: because it is
+ * dirty, or because another process has begun to use it.  There are at most as
+ * many pending blocks as one combined read can take; this number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
  * is none, as in a small ring, P is exchanged with a later free slot within
@@ -32,18 +32,18 @@
  * Reading and scanning a page that the operating system has cached takes two
  * microseconds, so a call must be cheap.  The first call after a read looks at
  * all slots in reach, up to the first one that is not reusable as it is.  The
- * next calls look only at slots that no earlier call has found reusable.  When
- * the pending blocks make a full read, a call looks at all slots of that read
- * once more.  If other scans may pin the slots at any time, a call looks at no
- * more slots than there are pending blocks.
+ * next calls look at no slot that was found reusable.  When the pending blocks
+ * make a full read, a call looks at all slots of that read once more.  (The
+ * blocks may all be found in shared buffers, and then no read comes.  So after
+ * that the slots are looked at once in as many calls as a read has blocks.)
  *
- * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.
- * A scan that sets hint bits dirties every page; if checksums are on, it also
+ * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
+ * scan that sets hint bits dirties every page; if checksums are on, it also
  * writes WAL for each.  When such a page comes into reach, WAL is flushed up
  * to the highest LSN of a whole batch of the pages that come next, so that
- * many pages need only one wait.  Twice in a batch, if dirty pages were in
- * reach, the WAL writer is asked to flush the WAL that this process has
- * written, so that usually no wait is needed.
+ * many pages need only one wait.  Once in half as many calls as a batch has
+ * pages, if dirty pages were in reach, the WAL writer is asked to flush the
+ * WAL that this process has written, so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off: its
@@ -86,27 +86,22 @@
 
 /*
  * ring_look_for_own_blocks
- *		Note whether the ring holds own blocks at all; see
- *		may_find_own_blocks().
+ *		The stream has just started: note which own blocks the ring holds.
  *
- * A stream that finds all its blocks in shared buffers never takes all slots.
- * So if the stream has read nothing since it started, look at all slots once,
- * after some calls.  Blocks that it reads later in this pass do not matter,
- * because it does not ask for them again.
+ * The slots that the stream takes after that do not matter, because the stream
+ * does not ask for their blocks again.
  */
 void
 ring_look_for_own_blocks(Ring *ring)
 {
-	if (ring->ahead.own_blocks != OWN_UNKNOWN || ring->options.repeats_blocks ||
-		ring->ahead.calls_since_read < 2 * ring->ahead.reach ||
-		ring->public->counts.blks_read != ring->ahead.reads_at_start)
+	if (ring->ahead.own_known || ring->options.repeats_blocks)
 		return;
 
-	ring->ahead.own_blocks = OWN_NONE;
-	for (int slot = 0; slot < ring->public->nbuffers && ring->ahead.own_blocks == OWN_NONE; slot++)
-		if (ring->slots[slot].buffer != InvalidBuffer &&
-			tag_is_ours(ring, &ring->slots[slot].tag))
-			ring->ahead.own_blocks = OWN_SOME;
+	ring->ahead.own_known = true;
+	ring->ahead.own_low = MaxBlockNumber;
+	ring->ahead.own_high = 0;
+	for (int slot = 0; slot < ring->public->nbuffers; slot++)
+		note_own_block(ring, &ring->slots[slot]);
 }
 
 /*
@@ -228,7 +223,7 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
  * Look at the slot n places ahead, which a read may take soon, and make it
  * reusable if possible.  Returns the LSN up to which WAL must be flushed
  * before the slot's page can be written; invalid if the page needs no flush.
- * This does not say whether WAL is flushed up to there already.
+ * WAL may already be flushed up to that LSN.
  *
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there
@@ -297,7 +292,8 @@ tend_slot(Ring *ring, int n, Spares *spares)
 			return InvalidXLogRecPtr;	/* if the ring can't grow, the buffer
 										 * will escape */
 		exchange_slots(ring, slotno, spare);
-		if (may_find_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag))
+		if (may_hold_own_blocks(ring) && tag_is_ours(ring, &ring->slots[spare].tag) &&
+			may_be_own(ring, ring->slots[spare].tag.blockNum))
 			ring->ahead.reads_at_exchange = ring->public->counts.blks_read;
 	}
 }
@@ -319,14 +315,14 @@ slots_pinned_ahead(const Ring *ring)
  *
  * They may not if scans share reads: other scans need the pages that were read
  * last, and these are the ones that the ring would reuse.  Nor may they as
- * long as the stream may find own blocks in the ring: each exchange would
- * prolong that.  And if a ring sizes itself, it first grows to make room for
- * dirty pages.
+ * long as the ring may hold own blocks: each exchange would keep these blocks
+ * in the ring for longer.  And if a ring sizes itself, it first grows to make
+ * room for dirty pages.
  */
 static inline bool
 can_put_off(const Ring *ring)
 {
-	return !ring->sharing.shared && !may_find_own_blocks(ring) &&
+	return !ring->sharing.shared && !may_hold_own_blocks(ring) &&
 		(ring->size.flush_room > 0 || !sizes_itself(ring));
 }
 
@@ -464,7 +460,7 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 
 /*
  * ring_announce_wal
- *		Twice in a batch of calls, ask the WAL writer to flush the WAL that
+ *		Once in FLUSH_BATCH / 2 calls, ask the WAL writer to flush the WAL that
  *		this process has written.  But if no dirty page was in reach since the
  *		last time, do not: the flush would serve nothing, and would make other
  *		processes wait.
@@ -502,23 +498,38 @@ int
 ring_count_pending(Ring *ring, BlockNumber block)
 {
 	if (ring->ahead.calls_since_read > ring->ahead.calls_to_end_lookahead)
-		ring->ahead.pending = ring->ahead.nreusable = 0;
+	{
+		ring->ahead.pending = 0;
+		forget_reusable(ring);
+	}
 	if (block != InvalidBlockNumber)
 		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
 	return ring->ahead.pending;
 }
 
 /*
- * Count those of the slots after the tended ones, up to the reach, that are
- * reusable as they are.  Until the next read, calls need not look at them: see
- * next_slot_is_ready().
+ * The slots for the pending blocks were tended.  How many of the next calls,
+ * until the next read, need not look at slots?
+ *
+ * Each call may have one more block pending.  So look for more slots that are
+ * reusable as they are.  But the call in which the pending blocks make a full
+ * read looks at all slots once more.  If slots may be pinned at any time, by
+ * scans that share reads or because the stream finds own blocks, every call
+ * looks at slots.  So does every call if the ring only observes.
  */
-static void
-find_more_reusable(Ring *ring)
+static int
+calls_to_skip(Ring *ring, int pending)
 {
-	while (ring->ahead.nreusable < ring->ahead.reach &&
+	int			reach = ring->ahead.reach;
+
+	if (ring->options.observe || ring->sharing.shared || may_find_own_blocks(ring))
+		return 0;
+	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
 		ring->ahead.nreusable++;
+	if (pending == reach)
+		return ring->ahead.nreusable == reach ? reach - 1 : 0;
+	return Max(0, Min(ring->ahead.nreusable, reach - 1) - pending);
 }
 
 /*
@@ -556,8 +567,7 @@ ring_tend(Ring *ring, int pending)
 		ring->ahead.nreusable = n;
 	}
 
-	if (!need.unpinned_slot && slots_stay_reusable(ring))
-		find_more_reusable(ring);
+	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 
 	if (!keeps_dirty(ring) || !needs_flush(ring, need.wal))
 		need.wal = InvalidXLogRecPtr;
@@ -579,5 +589,5 @@ ring_leave_slots(Ring *ring, int pending)
 		watch_if_unseen(ring, slotno);
 		empty_slot(ring, slotno);
 	}
-	ring->ahead.nreusable = 0;
+	forget_reusable(ring);
 }

@@ -215,9 +215,10 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
  * May current have gone round the whole ring since the last look?  If so, it
  * has passed the slot after it, too, and that slot has changed.
  *
- * If the ring keeps dirty pages and is larger than a read, current can only go
- * round by way of many rejections.  Each rejection empties its slot, so the
- * slot after current then has another buffer.  If it has another page in the
+ * If the ring keeps dirty pages and is larger than a read, current goes round
+ * only if the server gives up many buffers, and nearly all of these are
+ * rejections.  A rejection empties its slot, so the slot after current then
+ * has another buffer.  If it has another page in the
  * same buffer, that is no sign of a full round: the clock sweep may have taken
  * the buffer, and may even have given it back to us, for an empty slot.
  */

@@ -161,7 +161,6 @@ init_share(void *part)
 
 	LWLockInitialize(&new->lock, shared_tranche());
 	new->nmembers = members_wanted();
-	new->nused = new->nshared = 0;
 	for (int i = 0; i < new->nmembers; i++)
 	{
 		pg_atomic_init_u64(&new->members[i].position, 0);
@@ -431,8 +430,9 @@ is_running(Member *member)
 {
 	uint32		info = *(volatile uint32 *) &GetPGProcByNumber(member->proc)->wait_event_info;
 
-	if (info == WAIT_EVENT_BUFFER_IO)
-		return true;			/* it waits for another process's read */
+	if (info == WAIT_EVENT_BUFFER_IO || info == WAIT_EVENT_SPIN_DELAY)
+		return true;			/* it waits for a read of another process, or
+								 * for a spinlock */
 	if (info == wait_event)
 		return false;			/* it is in share_wait() itself */
 	switch (info & 0xFF000000)

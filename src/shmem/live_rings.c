@@ -52,9 +52,9 @@
 #define MAX_SHOWN		16
 
 /*
- * Maximum number of slots that these rings have together: 128 kB.  With
- * shared_buffers of 256 MB or more, and default settings otherwise, a ring
- * that sizes itself may grow to some 2,500 buffers.
+ * Maximum number of slots that these rings have together.  They take 128 kB.
+ * With shared_buffers of 256 MB or more, and default settings otherwise, a
+ * ring that sizes itself may grow to some 2,500 buffers.
  */
 #ifndef MAX_SLOTS
 #define MAX_SLOTS		4096

@@ -188,8 +188,8 @@ compare_times(const void *a, const void *b)
 }
 
 /*
- * Of the how_many least recently used rows, return the time at which the last
- * one was used.  The lock is held.
+ * Return the time at which the last of the how_many least recently used rows
+ * was used.  The lock is held.
  */
 static TimestampTz
 dealloc_horizon(int64 how_many)
@@ -359,19 +359,23 @@ is_due(void)
 }
 
 /*
- * Flush at the end of a transaction.  If there are too many entries, forget
- * what can't be flushed, and also what readers that have not ended yet would
- * add.  (Only while a transaction aborts can there be any.)  If the process
- * exits, at_exit() will flush.
+ * Flush at the end of a transaction.  If there are too many entries, remove
+ * all of them.  Counts that could not be flushed are lost.  So are those of
+ * readers that end later, which happens only while a transaction aborts.
+ *
+ * If the process exits, do nothing: at_exit() will flush.  An error would be
+ * fatal now, and the transaction's locks would never be released.
  */
 static void
 flush_at_end(bool only_found)
 {
 	bool		too_many = pending->members > MAX_PENDING;
 
+	if (proc_exit_inprogress)
+		return;
 	if (too_many || is_due())
 		flush(only_found);
-	if (too_many && !proc_exit_inprogress)
+	if (too_many)
 	{
 		pending_reset(pending);
 		is_pending = false;
