@@ -170,7 +170,7 @@ define_scan_params(void)
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("pg_ringctl.free_buffers_first",
-							 "Lets a scan leave its pages in shared buffers as long as there are free buffers.",
+							 "Lets a scan leave its pages in shared buffers until there are no free buffers.",
 							 "An empty pool is filled that way, and no page is evicted. "
 							 "Applies only if pg_ringctl chooses the size of the ring, and only on servers that keep a list of free buffers (17 and 18).",
 							 &param_free_buffers_first, true,

@@ -420,6 +420,10 @@ SET enable_indexscan = off;
 SELECT count(pad) FROM doc_parted WHERE id >= 0;
 SELECT CASE WHEN :'streams_bitmaps' THEN sum(cached(oid)) BETWEEN 100 AND 100 + 64 ELSE true END AS pages_left
   FROM pg_class WHERE relname ~ 'doc_parted_\d$';
+SELECT count(pad) FROM doc_parted WHERE id >= 0;
+SELECT count(pad) FROM doc_parted WHERE id >= 0;
+SELECT CASE WHEN :'streams_bitmaps' THEN sum(cached(oid)) BETWEEN 290 AND 300 + 64 ELSE true END AS more_left
+  FROM pg_class WHERE relname ~ 'doc_parted_\d$';
 RESET enable_seqscan;
 RESET enable_indexscan;
 RESET pg_ringctl.scan_threshold;

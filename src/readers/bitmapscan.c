@@ -16,7 +16,8 @@
  *
  * If no threshold is set, it is the size of the pool, or a quarter of the pool
  * if the size of the ring is set.  N is the threshold, but at most a quarter
- * of the pool; the processes of a parallel query divide it.  Pages that are
+ * of the pool.  The processes of a parallel query divide it; in each process,
+ * N is less by what earlier scans of the query have left.  Pages that are
  * found in the pool do not count.  So each time a scan is repeated, it finds
  * the pages that it has left before, and leaves others, until all its pages
  * are in the pool if there is room for them.

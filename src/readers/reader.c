@@ -44,7 +44,7 @@
 
 static void reader_failed(Datum res);
 
-/* Readers that have asked for all blocks and have a ring; newest first */
+/* Readers that may lend their rings; newest first */
 static dlist_head may_lend_list = DLIST_STATIC_INIT(may_lend_list);
 
 /* A reader is released after its buffer pins, and before its relation. */

@@ -25,8 +25,10 @@ struct QueryScans
 	const void *owner;			/* the query's EState, or a utility command */
 	dlist_head	readers;
 	dlist_head	running;		/* readers whose pass is not over */
-	int64		may_leave;		/* blocks that its readers together may leave
-								 * in the pool */
+	int64		left;			/* blocks that its readers have left in the
+								 * pool, without those of "newest" */
+	ScanReader *newest;			/* the last reader that may leave some; or
+								 * NULL */
 };
 
 typedef struct QueryEntry
@@ -100,7 +102,8 @@ make_query(const void *owner)
 	query->owner = owner;
 	dlist_init(&query->readers);
 	dlist_init(&query->running);
-	query->may_leave = 0;
+	query->left = 0;
+	query->newest = NULL;
 	entry->scans = query;
 	scan_nqueries++;
 	return query;
@@ -128,21 +131,36 @@ query_add_reader(const void *owner, ScanReader *reader)
 	reader->query = query;
 }
 
+/* Add to query->left what its newest reader has left in the pool. */
+static void
+count_left(QueryScans *query)
+{
+	Ring	   *ring = query->newest ? query->newest->reader.ring : NULL;
+
+	if (ring != NULL)
+		query->left += Min(ring_counts(ring)->blks_read, ring_options(ring)->leave_first);
+	query->newest = NULL;
+}
+
 /*
  * query_may_leave
- *		The reader is about to begin.  If it were the only one of its query, it
- *		would leave its first "blocks" blocks in the pool.  Returns how many it
- *		may leave: the readers of a query together leave no more than the one
- *		of them that would leave most.
+ *		The reader is about to begin.  Alone, it would leave its first "blocks"
+ *		blocks in the pool.  Returns how many of them it may leave, given what
+ *		the query's other readers have left so far.
+ *
+ * If two readers read at the same time, as below a join, the second one begins
+ * before the first one has left much, and both leave their blocks.
  */
 int64
-query_may_leave(const ScanReader *reader, int64 blocks)
+query_may_leave(ScanReader *reader, int64 blocks)
 {
 	QueryScans *query = reader->query;
-	int64		more = Max(0, blocks - query->may_leave);
 
-	query->may_leave += more;
-	return more;
+	if (blocks == 0)
+		return 0;
+	count_left(query);
+	query->newest = reader;
+	return Max(0, blocks - query->left);
 }
 
 /*
@@ -168,6 +186,8 @@ void
 query_remove_reader(ScanReader *reader)
 {
 	query_set_running(reader, false);
+	if (reader->query->newest == reader)
+		count_left(reader->query);
 	dlist_delete(&reader->reader.node);
 	if (dlist_is_empty(&reader->query->readers))
 		forget_query(reader->query);

@@ -20,14 +20,15 @@
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  Until the readers of a query have missed
- * leave_first blocks together (policy_for_toast()), they read these without a
- * ring.  The readers of a utility command have rings from the beginning: the
- * command reads each value once, and another command reads other tables.
+ * after their row was read.  A reader reads its first blocks without a ring:
+ * leave_first (policy_for_toast()), less what the query's other readers had
+ * left when it began.  The readers of a utility command have rings from the
+ * beginning, because a command is seldom repeated.
  *
- * Between two fetches a reader has no page pinned.  So whenever another reader
- * of the session begins, the ring is lent to it, and the next fetch starts the
- * ring again.  So the values of a thousand partitions go through one ring.
+ * Between the fetches of two values a reader has no page pinned.  So whenever
+ * another reader of the session begins, a reader of values lends it its ring,
+ * and the next fetch starts the ring again.  So the values of a thousand
+ * partitions go through one ring.
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
  * each TOAST table of a scanned table, the session remembers the size that it
@@ -145,6 +146,7 @@ begin_ring(ToastReader *toast, Relation rel)
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
 	ring_begin_reads(toast->reader.ring, rel);
+	reader_start_pass(&toast->reader, toast->nblocks);
 }
 
 /* Start the ring, for the first time or after it was lent. */
@@ -153,7 +155,11 @@ start_ring(ToastReader *toast, Relation rel)
 {
 	if (toast->reader.ring == NULL)
 		begin_ring(toast, rel);
-	reader_start_pass(&toast->reader, toast->nblocks);
+	else
+	{
+		ring_start(toast->reader.ring);
+		reader_show(&toast->reader);
+	}
 	reader_may_lend(&toast->reader, true);
 }
 
@@ -381,7 +387,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
 	left = blocks_left(owner);
 	options.leave_first = is_query ? Max(0, options.leave_first - left) : 0;
-	if (options.nbuffers == 0 || nblocks <= options.leave_first ||
+	if (options.nbuffers == 0 || nblocks <= (BlockNumber) options.nbuffers ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
 
@@ -390,8 +396,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	 * scan with heap_getnext(), which would refuse our routine.
 	 */
 	toastrel = table_open(toastid, NoLock);
-	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel) &&
-		RelationGetNumberOfBlocks(toastrel) > options.leave_first)
+	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel))
 		make_toast(owner, toastrel, &options, left);
 	table_close(toastrel, AccessShareLock);
 }

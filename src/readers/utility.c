@@ -464,7 +464,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	end_scans(&this_command);
 	if (command == NULL)
 		unwatch_objects();		/* once more: while there were TOAST readers,
-								 * heap_am.c's hook may have been before ours */
+								 * heap_am.c's hook may have been before ours
+								 * */
 }
 
 /* The command commits, and may go on. */

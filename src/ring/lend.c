@@ -44,7 +44,8 @@ static struct
 	RingSlot   *slots;
 	int			count;
 	int			reserved;		/* slots that running rings may lend */
-	int			last_size;		/* size of the last ring that was lent */
+	int			last_size;		/* size of the last lent ring that sized
+								 * itself */
 	int			capacity;		/* room in slots: at least count + reserved */
 }			lent;
 
@@ -141,7 +142,8 @@ lend_buffers(Ring *ring, int keep)
 	int			to_lend = ring->public->occupied - keep;
 
 	lent.reserved -= ring->options.capacity;
-	lent.last_size = nbuffers;
+	if (sizes_itself(ring))
+		lent.last_size = nbuffers;
 	if (ring->options.window > 0)	/* the next scan might not share reads */
 		lent.last_size = Min(nbuffers, ring->options.base_capacity);
 

@@ -437,7 +437,7 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 
 /*
  * Number of blocks that a reader may leave in the pool before its ring is
- * tight.
+ * tight, if no other reader of its query has left any.
  */
 static int
 blocks_to_leave(const Choice *choice)

@@ -20,7 +20,7 @@
  *
  * The server does not report escapes, and has no hook to prevent them.  But a
  * read stream calls a callback for every block before it reads the block, and
- * we own the array.  So, at every call:
+ * we own the array.  So, at every call (but see next_slots_are_ready()):
  *
  *	- next_block returns the block that comes next.
  *	- The ring is watched (watch.c): what became of the slots that were taken
@@ -115,7 +115,7 @@ start_running(Ring *ring)
 {
 	if (ring->strategy != NULL && !ring->options.observe)
 		lend_make_room(ring->options.capacity);
-	ring->live = live_enter(ring->options.capacity);
+	ring->live = live_enter(ring->options.capacity, &ring->not_shown);
 	ring->state = RING_RUNNING;
 	ring->slots = live_slots(ring->live);
 	ring->public = live_public(ring->live);

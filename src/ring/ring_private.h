@@ -54,7 +54,7 @@ typedef struct RingAhead
 	int64		asked_mask;
 	int64		reads_at_start; /* counts.blks_read when the stream started */
 	int64		reads_at_exchange;	/* counts.blks_read when an own block was
-									 * last moved to a later slot */
+									 * last noted, or moved to a later slot */
 	bool		own_known;		/* are own_low and own_high known? */
 	BlockNumber own_low;		/* all own blocks are between these two, */
 	BlockNumber own_high;		/* inclusive */
@@ -107,6 +107,7 @@ struct Ring
 	RingState	state;
 	RingOptions options;
 	LiveRing   *live;			/* NULL unless the ring runs */
+	bool		not_shown;		/* was it counted as not shown? */
 	RingPublic *public;			/* points into *live, or to own */
 	RingPublic	own;
 
@@ -263,7 +264,7 @@ may_be_own(const Ring *ring, BlockNumber block)
 	return block >= ring->ahead.own_low && block <= ring->ahead.own_high;
 }
 
-/* If the slot holds an own block, note that. */
+/* If the slot holds an own block, note that from now on the ring holds it. */
 static inline void
 note_own_block(Ring *ring, const RingSlot *slot)
 {
@@ -272,6 +273,7 @@ note_own_block(Ring *ring, const RingSlot *slot)
 	ring->ahead.own_low = Min(ring->ahead.own_low, slot->tag.blockNum);
 	ring->ahead.own_high = Max(ring->ahead.own_high, slot->tag.blockNum);
 	ring->ahead.own_asked = ring->public->counts.blocks;
+	ring->ahead.reads_at_exchange = ring->public->counts.blks_read;
 }
 
 /*
@@ -356,10 +358,10 @@ exchange_slots(Ring *ring, int a, int b)
  * Is the ring open?  If so, each read takes a buffer from the pool and leaves
  * the page there.  If the reader is to leave some pages in the pool
  * (leave_first), the ring is open for its first reads.  If the ring is to use
- * free buffers first (free_first), it is open until the server has none for
- * the first time, because until then no page is evicted.  (When the pool is
- * full, a buffer becomes free now and then, for example by TRUNCATE.  But the
- * server does not tell how many are free, so a read might evict pages.)
+ * free buffers first (free_first), it is open until a call finds that the
+ * server has none.  Then it stays closed.  (In a full pool a few buffers
+ * become free now and then, for example by TRUNCATE.  But the server does not
+ * tell how many are free, so a read might need more and evict pages.)
  */
 static inline bool
 leaves_buffers(const Ring *ring)

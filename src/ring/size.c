@@ -3,7 +3,7 @@
  * size.c
  *	  Make a ring as large as it needs to be.
  *
- * A ring that sizes itself grows as soon as it needs more buffers.  It shrinks
+ * A ring that sizes itself grows when it needs more buffers.  It shrinks
  * when it was too large for a whole revolution.  A revolution has ended when
  * the stream has asked for as many blocks as the ring has slots.
  *
@@ -229,7 +229,9 @@ release(Ring *ring, int slotno)
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	bool		flushed;
 
-	if (!BufferTagsEqual(&header->tag, &slot->tag))
+	if (tag_is_clear(&header->tag))
+		ClearBufferTag(&slot->tag); /* another process has evicted the page */
+	else if (!BufferTagsEqual(&header->tag, &slot->tag))
 	{
 		note_loss(ring, slot);
 		empty_slot(ring, slotno);

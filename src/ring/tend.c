@@ -512,17 +512,20 @@ ring_count_pending(Ring *ring, BlockNumber block)
  * until the next read, need not look at slots?
  *
  * Each call may have one more block pending.  So look for more slots that are
- * reusable as they are.  But the call in which the pending blocks make a full
- * read looks at all slots once more.  If slots may be pinned at any time, by
- * scans that share reads or because the stream finds own blocks, every call
- * looks at slots.  So does every call if the ring only observes.
+ * reusable as they are.  But a call in which the pending blocks make a full
+ * read must look at all slots once more, so it is not skipped.
+ *
+ * No call is skipped if slots may be pinned at any time, by scans that share
+ * reads or because the stream finds own blocks; nor if current may go round
+ * the whole ring in one read, because then it may be where it was.
  */
 static int
 calls_to_skip(Ring *ring, int pending)
 {
 	int			reach = ring->ahead.reach;
 
-	if (ring->options.observe || ring->sharing.shared || may_find_own_blocks(ring))
+	if (!keeps_dirty(ring) || ring->public->nbuffers <= reach ||
+		ring->sharing.shared || may_find_own_blocks(ring))
 		return 0;
 	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
@@ -561,7 +564,8 @@ ring_tend(Ring *ring, int pending)
 
 		if (!ring->options.observe && ring->slots[slotno].state == SLOT_PINNED)
 		{
-			need.unpinned_slot = true;	/* the next call looks at it again */
+			need.unpinned_slot = true;
+			ring->ahead.nreusable = n - 1;	/* the next call looks at it again */
 			break;
 		}
 		ring->ahead.nreusable = n;

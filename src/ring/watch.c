@@ -218,9 +218,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
  * If the ring keeps dirty pages and is larger than a read, current goes round
  * only if the server gives up many buffers, and nearly all of these are
  * rejections.  A rejection empties its slot, so the slot after current then
- * has another buffer.  If it has another page in the
- * same buffer, that is no sign of a full round: the clock sweep may have taken
- * the buffer, and may even have given it back to us, for an empty slot.
+ * has another buffer.  If it has another page in the same buffer, that is no
+ * sign of a full round: the clock sweep may have taken the buffer, and may
+ * even have given it back to us, for an empty slot.
  */
 static bool
 came_round(const Ring *ring)
@@ -262,7 +262,7 @@ ring_watch(Ring *ring)
 		passed = ring->public->nbuffers;
 
 	if (passed > 0)
-		ring->ahead.calls_since_read = 0;
+		ring->ahead.calls_since_read = ring->ahead.calls_to_skip = 0;
 	else
 		ring->ahead.calls_since_read++;
 	ring->ahead.nreusable = Max(0, ring->ahead.nreusable - passed);

@@ -297,10 +297,12 @@ count_not_shown(void)
  * live_enter
  *		Returns a ring with nslots zeroed slots, which other sessions do not
  *		see until live_show().  The caller must give it back with live_leave().
+ *		If there is no room for others to see the ring or its slots, this is
+ *		counted, unless *not_shown is true already, and *not_shown is set.
  *		Raises an error only if private memory can't be allocated.
  */
 LiveRing *
-live_enter(int nslots)
+live_enter(int nslots, bool *not_shown)
 {
 	LiveRing   *ring = unused_ring();
 	RingSlot   *private_slots = NULL;
@@ -308,8 +310,11 @@ live_enter(int nslots)
 
 	if (ring != NULL && nslots > 0)
 		first_slot = free_slots(nslots);
-	if (ring == NULL || (nslots > 0 && first_slot < 0))
+	if ((ring == NULL || (nslots > 0 && first_slot < 0)) && !*not_shown)
+	{
 		count_not_shown();
+		*not_shown = true;
+	}
 
 	if (nslots > 0 && first_slot < 0)
 		private_slots = MemoryContextAllocExtended(TopMemoryContext,

@@ -39,7 +39,7 @@ typedef struct LiveView
 } LiveView;
 
 extern void live_attach(void);
-extern LiveRing *live_enter(int nslots);
+extern LiveRing *live_enter(int nslots, bool *not_shown);
 extern void live_leave(LiveRing *ring);
 extern void live_show(LiveRing *ring, uint64 ringid, const LiveInfo *info);
 extern void live_hide(LiveRing *ring);

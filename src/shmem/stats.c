@@ -17,9 +17,9 @@
  * flushes.  Otherwise the counts wait for the end of a later transaction, or
  * until the backend exits or reads the statistics itself.
  *
- * A transaction that is aborted flushes by the same rules.  If a query failed,
- * its readers end after that, and each of them flushes, too.  At that time
- * memory must not be allocated.  So the pending entry and the row are made
+ * A transaction that is aborted flushes by the same rules.  The readers of a
+ * query that failed end after that, and may flush, too.  At that time memory
+ * must not be allocated.  So the pending entry and the row are made
  * when the backend begins to read a relation for the first time.  If the row
  * has been removed since then, the counts stay pending.
  *
@@ -501,8 +501,8 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 	pending_blocks += counters->ring.blocks;
 
 	/*
-	 * If the transaction is being aborted, at_end_of_transaction() has been
-	 * called before.  If the process exits, at_exit() will flush.
+	 * If the transaction is being aborted, at_end_of_transaction() came
+	 * before.  If the process exits, at_exit() will flush.
 	 */
 	if (!IsTransactionState() && !proc_exit_inprogress && is_due())
 		flush(true);
