@@ -463,9 +463,9 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	PG_END_TRY();
 	end_scans(&this_command);
 	if (command == NULL)
-		unwatch_objects();		/* once more: while there were TOAST readers,
-								 * heap_am.c's hook may have been before ours
-								 * */
+		unwatch_objects();		/* once more: as long as there were TOAST
+								 * readers, heap_am.c's hook may have been
+								 * before ours */
 }
 
 /* The command commits, and may go on. */
