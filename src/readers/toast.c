@@ -246,7 +246,7 @@ blocks_left(const void *owner)
 
 static void
 make_toast(const void *owner, Relation toastrel, const RingOptions *options,
-		   int64 left_before)
+		   bool is_query)
 {
 	ToastReader *toast = reader_make(TopMemoryContext, sizeof(ToastReader));
 
@@ -258,7 +258,9 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options,
 		toast->reader.scans = 1;
 	toast->owner = owner;
 	toast->options = *options;
-	toast->left_before = left_before;
+	toast->left_before = blocks_left(owner);
+	toast->options.leave_first = is_query ?
+		Max(0, options->leave_first - toast->left_before) : 0;
 	toast->nblocks = RelationGetNumberOfBlocks(toastrel);
 	enabled_mark(&toast->enabled);
 	toast->hold = heap_am_hold(toastrel, before_fetch, toast);
@@ -373,7 +375,6 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	Relation	toastrel;
 	BlockNumber nblocks;
 	RingOptions options;
-	int64		left;
 
 	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
 		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
@@ -385,8 +386,6 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 
 	/* The larger of the two tables decides whether there is a ring. */
 	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
-	left = blocks_left(owner);
-	options.leave_first = is_query ? Max(0, options.leave_first - left) : 0;
 	if (options.nbuffers == 0 || nblocks <= (BlockNumber) options.nbuffers ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
@@ -397,7 +396,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	 */
 	toastrel = table_open(toastid, NoLock);
 	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel))
-		make_toast(owner, toastrel, &options, left);
+		make_toast(owner, toastrel, &options, is_query);
 	table_close(toastrel, AccessShareLock);
 }
 

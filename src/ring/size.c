@@ -3,9 +3,9 @@
  * size.c
  *	  Make a ring as large as it needs to be.
  *
- * A ring that sizes itself grows when it needs more buffers.  It shrinks
- * when it was too large for a whole revolution.  A revolution has ended when
- * the stream has asked for as many blocks as the ring has slots.
+ * A ring that sizes itself grows when it needs more buffers.  It shrinks when
+ * it was too large for a whole revolution.  A revolution has ended when the
+ * stream has asked for as many blocks as the ring has slots.
  *
  * The strategy's array has room for the ring's capacity.  New slots are
  * inserted right after "current", so they are taken next.  All other slots

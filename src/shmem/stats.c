@@ -19,9 +19,9 @@
  *
  * A transaction that is aborted flushes by the same rules.  The readers of a
  * query that failed end after that, and may flush, too.  At that time memory
- * must not be allocated.  So the pending entry and the row are made
- * when the backend begins to read a relation for the first time.  If the row
- * has been removed since then, the counts stay pending.
+ * must not be allocated.  So the pending entry and the row are made when the
+ * backend begins to read a relation for the first time.  If the row has been
+ * removed since then, the counts stay pending.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
