@@ -100,6 +100,8 @@ typedef struct RingWal
 										 * last decided whether to ask the WAL
 										 * writer */
 	bool		dirty_seen;		/* was a dirty page in reach since then? */
+	int			may_put_off;	/* number of dirty pages that may be put off
+								 * before more slots are taken */
 } RingWal;
 
 struct Ring
@@ -145,6 +147,11 @@ struct Ring
  * batches gather.
  */
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
+
+/*
+ * Maximum number of dirty pages that are put off for each slot that is taken.
+ */
+#define MAX_PUT_OFF		4
 
 /*
  * The ring keeps this number of blocks in addition to those that other scans

@@ -46,11 +46,10 @@
  * WAL that this process has written, so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
- * to be large to hold a batch of them.  Instead, a dirty page is put off: its
- * slot is exchanged with the slot of a clean page, one of those that the
- * reader has released last.  So dirty pages gather in the ring while the scan
- * goes on with the clean ones, until there are hardly any clean ones or the
- * WAL writer has flushed.
+ * to be large to hold a batch of them.  Instead, a dirty page is put off:
+ * "current" is moved over its slot, so that the slot is taken one revolution
+ * later.  So dirty pages gather in the ring while the scan goes on with the
+ * clean ones, until there are few clean ones or the WAL writer has flushed.
  *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
  * while the slot still names the buffer.  So our copy of the slot has the tag
@@ -78,13 +77,6 @@
 #include "ring/ring_private.h"
 
 /*
- * To put a dirty page off, search for a clean page in as many slots as one
- * read takes, and in this number of slots more.  (All slots of one read may
- * hold dirty pages that were put off just before.)
- */
-#define CLEAN_PROBES	8
-
-/*
  * ring_look_for_own_blocks
  *		The stream has just started: note which own blocks the ring holds.
  *
@@ -105,8 +97,8 @@ ring_look_for_own_blocks(Ring *ring)
 }
 
 /*
- * Where to go on searching for a slot to exchange with another one.  All but
- * "probes" are numbers of places after current.
+ * Where to go on searching for a slot to exchange with another one, as numbers
+ * of places after current; and how many dirty pages this call has put off.
  */
 typedef struct Spares
 {
@@ -114,9 +106,7 @@ typedef struct Spares
 								 * upward */
 	int			last_within;	/* next slot to look at within the reach,
 								 * downward */
-	int			last_clean;		/* next slot to look at for a clean page,
-								 * downward; 0: none was looked at yet */
-	int			probes;			/* slots searched since the last clean page */
+	int			put_off;
 } Spares;
 
 /* The next unpinned slot beyond the reach; -1 if there is none. */
@@ -314,10 +304,10 @@ slots_pinned_ahead(const Ring *ring)
  * May dirty pages be put off?
  *
  * They may not if scans share reads: other scans need the pages that were read
- * last, and these are the ones that the ring would reuse.  Nor may they as
- * long as the ring may hold own blocks: each exchange would keep these blocks
- * in the ring for longer.  And if a ring sizes itself, it first grows to make
- * room for dirty pages.
+ * last, and the ring would come to these earlier.  Nor may they as long as the
+ * ring may hold own blocks: a page that is put off stays in the ring for
+ * longer.  And if a ring sizes itself, it first grows to make room for dirty
+ * pages.
  */
 static inline bool
 can_put_off(const Ring *ring)
@@ -326,44 +316,32 @@ can_put_off(const Ring *ring)
 		(ring->size.flush_room > 0 || !sizes_itself(ring));
 }
 
-/* Does the slot hold a clean page that no process pins or has used again? */
-static inline bool
-slot_is_clean(const Ring *ring, int slot)
-{
-	compat_buf_state state;
-
-	if (ring->strategy->buffers[slot] == InvalidBuffer || !slot_is_unpinned(ring, slot))
-		return false;
-	state = compat_read_buf_state(slot_header(ring, slot));
-	return (state & BM_DIRTY) == 0 && BUF_STATE_GET_USAGECOUNT(state) <= 1;
-}
-
 /*
  * The slot n places ahead holds a dirty page whose WAL is not flushed.  Put
- * the page off: exchange its slot with that of a clean page, one of those that
- * the reader has released last.  (Look-ahead pins all slots that were taken
- * later.)  Returns false if no clean page is found.
+ * the page off: exchange its slot with the next one, if that is another slot,
+ * and move current over it.  After that, another slot is n places ahead.
+ *
+ * Each page that is put off is looked at once in a revolution, so the number
+ * of these pages is limited: see ring_watch().  Returns false if there are too
+ * many, or if the next slots would soon be those that look-ahead pins.
  */
 static bool
 put_off(Ring *ring, int n, Spares *spares)
 {
-	if (spares->last_clean == 0)
-		spares->last_clean = ring->public->nbuffers - slots_pinned_ahead(ring);
+	int			reach = ring->ahead.reach;
+	int			next = slot_ahead(ring, 1);
 
-	while (spares->probes < ring->ahead.reach + CLEAN_PROBES && spares->last_clean > ring->ahead.reach)
-	{
-		int			spare = slot_ahead(ring, spares->last_clean--);
+	if (ring->wal.may_put_off == 0 ||
+		spares->put_off + reach + slots_pinned_ahead(ring) >= ring->public->nbuffers)
+		return false;
 
-		if (slot_is_clean(ring, spare))
-		{
-			spares->probes = 0;
-			exchange_slots(ring, slot_ahead(ring, n), spare);
-			ring->size.revolutions_unflushed = 0;
-			return true;
-		}
-		spares->probes++;
-	}
-	return false;
+	exchange_slots(ring, slot_ahead(ring, n), next);
+	ring->strategy->current = ring->public->current = next;
+	ring->wal.may_put_off--;
+	spares->put_off++;
+	spares->next_beyond = Max(spares->next_beyond - 1, reach + 1);
+	ring->size.revolutions_unflushed = 0;
+	return true;
 }
 
 /* The end of WAL, up to which it can be flushed. */
@@ -557,12 +535,11 @@ ring_tend(Ring *ring, int pending)
 
 	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= pending; n++)
 	{
-		int			slotno = slot_ahead(ring, n);
-
-		if (own_blocks || !slot_is_plainly_reusable(ring, slotno))
+		if (own_blocks || !slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
 			need.wal = Max(need.wal, tend_slot_or_put_off(ring, n, &spares));
 
-		if (!ring->options.observe && ring->slots[slotno].state == SLOT_PINNED)
+		if (!ring->options.observe &&
+			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
 		{
 			need.unpinned_slot = true;
 			ring->ahead.nreusable = n - 1;	/* the next call looks at it again */
