@@ -314,7 +314,7 @@ COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: chosen, 
 COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if the process reads without a ring';
 COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers; 0 if the process reads without a ring';
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
-COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the slot that was used last, counted from 0';
+COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the last slot that was taken or passed over, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table, although a block may be read more than once';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since scan_start';
@@ -398,7 +398,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer stil
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
 COMMENT ON COLUMN pg_ringctl_ring_slots.pinning_backends IS 'number of processes that pin the buffer now';
-COMMENT ON COLUMN pg_ringctl_ring_slots.is_current IS 'is this the slot that was used last?';
+COMMENT ON COLUMN pg_ringctl_ring_slots.is_current IS 'is this the last slot that was taken or passed over?';
 
 --
 -- progress of commands

@@ -217,10 +217,10 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo '## EXPLAIN'
 \echo
 \echo '`EXPLAIN (RING)`, from 18 on, adds to each sequential scan, TID range scan and bitmap heap scan the ring that it would'
-\echo 'get, and why; with `ANALYZE`, what the ring did: the columns of `pg_ringctl_stats` of the same names. With `VERBOSE`,'
+\echo 'get, and why; with `ANALYZE`, what the ring did: the counts of `pg_ringctl_stats`. With `VERBOSE`,'
 \echo 'each parallel worker has its own lines. In text, a scan without a ring has `Ring: none` and the reason, in the words of'
 \echo '`pg_ringctl_resolve()` or, if it would get one, `left before it had read enough` or `never executed`. In other formats,'
-\echo 'the group `Ring` has `Attached`, which is false and has only `Reason` beside it then.'
+\echo 'the group `Ring` has `Attached`, which is false then, and besides it only `Reason`.'
 \echo
 \echo 'Index scans have a line where `index_read_ahead`, or a ring of a given size, asks for something: `Read Ahead` with the'
 \echo 'blocks that were asked for ahead, found in shared buffers, read, and asked for in vain (`unconsumed`); or the ring; or'

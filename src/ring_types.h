@@ -153,7 +153,7 @@ typedef struct RingPublic
 	int			nbuffers;		/* present size in buffers; 0: no ring */
 	int			nbuffers_max;	/* largest size so far */
 	int			occupied;		/* slots that hold a buffer */
-	int			current;		/* the slot that was taken last */
+	int			current;		/* the last slot that was taken or put off */
 	int64		consumed_before_pass;	/* counts.consumed when this pass
 										 * started */
 	RingCounts	counts;

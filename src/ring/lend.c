@@ -214,6 +214,7 @@ lend_fill(Ring *ring)
 	ring_set_sharing(ring, false, 0);
 	ring->sharing.shrink_requested = false;
 	ring_set_size(ring, nbuffers);
+	ring->wal.may_put_off = nbuffers;
 
 	fill_slots(ring, !ring->options.observe && !ring->leaves_first);
 	ring->ahead.calls_since_read = 0;

@@ -379,9 +379,10 @@ note_asked(Ring *ring, BlockNumber block)
 }
 
 /*
- * The stream asks for this block.  Did an earlier call find reusable all slots
- * that may be taken before the next call, and has nothing been read since?  If
- * so, the block only has to be counted: see calls_to_skip() in tend.c.
+ * The stream asks for this block.  Are all slots that may be taken before the
+ * next call known to be reusable, because an earlier call has looked at them
+ * and nothing has been read since?  If so, the block only has to be counted:
+ * see calls_to_skip() in tend.c.
  */
 static inline bool
 next_slots_are_ready(const Ring *ring, BlockNumber block)
@@ -484,7 +485,7 @@ ring_stop_control(Ring *ring)
 {
 	if (ring->options.observe)
 		return;
-	if (ring->slots != NULL && ring->strategy != NULL)
+	if (ring->slots != NULL)
 	{
 		int			more = ring->options.base_capacity - ring->public->nbuffers;
 
@@ -510,11 +511,11 @@ ring_stop_control(Ring *ring)
  * would leave in the pool.
  */
 static int
-buffers_to_keep(const Ring *ring, bool at_end)
+buffers_to_keep(const Ring *ring)
 {
 	if (ring->leaves_first)
 		return ring->public->nbuffers;
-	return sizes_itself(ring) && !at_end ? ring->size.server_buffers : 0;
+	return sizes_itself(ring) && !ring->ahead.at_end ? ring->size.server_buffers : 0;
 }
 
 /*
@@ -542,7 +543,7 @@ ring_lend(Ring *ring)
 		memcpy(ring->saved_slots, ring->slots, size);
 	}
 	else if (ring->slots != NULL)
-		lend_buffers(ring, buffers_to_keep(ring, true));
+		lend_buffers(ring, buffers_to_keep(ring));
 	stop_running(ring, RING_LENT);
 }
 
@@ -604,7 +605,7 @@ ring_close(Ring *ring)
 	if (ring->state != RING_RUNNING)
 		return;
 	if (ring->slots != NULL && !ring->options.observe)
-		lend_buffers(ring, buffers_to_keep(ring, ring->ahead.at_end));
+		lend_buffers(ring, buffers_to_keep(ring));
 	stop_running(ring, RING_CLOSED);
 }
 

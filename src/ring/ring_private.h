@@ -58,8 +58,8 @@ typedef struct RingAhead
 	bool		own_known;		/* are own_low and own_high known? */
 	BlockNumber own_low;		/* all own blocks are between these two, */
 	BlockNumber own_high;		/* inclusive */
-	int64		own_asked;		/* number of blocks asked for, up to the last
-								 * one between these two */
+	int64		own_asked;		/* counts.blocks when the last one between
+								 * these two was asked for */
 	bool		at_end;			/* all blocks have been asked for */
 } RingAhead;
 
@@ -94,6 +94,7 @@ typedef struct RingSharing
 typedef struct RingWal
 {
 	XLogRecPtr	flushed;		/* WAL is known to be flushed up to here */
+	XLogRecPtr	end;			/* WAL is known to reach up to here, at least */
 	XLogRecPtr	announced;		/* the WAL writer was asked to flush up to
 								 * here */
 	int			calls_since_announce;	/* calls since ring_announce_wal()
@@ -149,7 +150,8 @@ struct Ring
 #define MAX_FLUSH_ROOM	(4 * FLUSH_BATCH)
 
 /*
- * Maximum number of dirty pages that are put off for each slot that is taken.
+ * For each slot that is taken, this number of dirty pages may be put off, then
+ * or later.
  */
 #define MAX_PUT_OFF		4
 

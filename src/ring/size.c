@@ -381,8 +381,8 @@ ring_grow_past_pinned(Ring *ring)
 /*
  * ring_make_flush_room
  *		WAL would have to be flushed for the next slots.  If the ring may grow
- *		by a read or more to hold dirty pages, let the ring grow instead, so
- *		that one flush serves many pages later: the new slots are taken next.
+ *		by as many slots as a read takes, or more, let it grow instead, so that
+ *		one flush serves many pages later: the new slots are taken next.
  *		Returns whether the ring has grown.
  */
 bool

@@ -34,8 +34,8 @@
  * all slots in reach, up to the first one that is not reusable as it is.  The
  * next calls look at no slot that was found reusable.  When the pending blocks
  * make a full read, a call looks at all slots of that read once more.  (The
- * blocks may all be found in shared buffers, and then no read comes.  So after
- * that the slots are looked at once in as many calls as a read has blocks.)
+ * blocks may all be found in shared buffers, and then no read comes.  So of the
+ * next calls only one looks at slots, in as many as a read has blocks.)
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -97,8 +97,8 @@ ring_look_for_own_blocks(Ring *ring)
 }
 
 /*
- * Where to go on searching for a slot to exchange with another one, as numbers
- * of places after current; and how many dirty pages this call has put off.
+ * Where the search for a slot to exchange with another one goes on, in places
+ * after current; and how many dirty pages this call has put off.
  */
 typedef struct Spares
 {
@@ -318,12 +318,12 @@ can_put_off(const Ring *ring)
 
 /*
  * The slot n places ahead holds a dirty page whose WAL is not flushed.  Put
- * the page off: exchange its slot with the next one, if that is another slot,
- * and move current over it.  After that, another slot is n places ahead.
+ * the page off: exchange its slot with the next one, and move current to that
+ * one.  Then the slot that was n + 1 places ahead is n places ahead.
  *
- * Each page that is put off is looked at once in a revolution, so the number
- * of these pages is limited: see ring_watch().  Returns false if there are too
- * many, or if the next slots would soon be those that look-ahead pins.
+ * A page that was put off is looked at again in each revolution.  To limit the
+ * cost of these looks, returns false if may_put_off is 0: see MAX_PUT_OFF.
+ * Also returns false if slots that look-ahead pins would come into reach.
  */
 static bool
 put_off(Ring *ring, int n, Spares *spares)
@@ -363,7 +363,12 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 	if (lsn <= ring->wal.flushed)
 		return false;
 	if (XLogNeedsFlush(lsn))
-		return lsn <= end_of_wal();
+	{
+		/* Finding the end of WAL takes a spinlock. */
+		if (lsn > ring->wal.end)
+			ring->wal.end = end_of_wal();
+		return lsn <= ring->wal.end;
+	}
 	ring->wal.flushed = RecoveryInProgress() ? lsn : GetFlushRecPtr(NULL);
 	return false;
 }
@@ -489,9 +494,9 @@ ring_count_pending(Ring *ring, BlockNumber block)
  * The slots for the pending blocks were tended.  How many of the next calls,
  * until the next read, need not look at slots?
  *
- * Each call may have one more block pending.  So look for more slots that are
- * reusable as they are.  But a call in which the pending blocks make a full
- * read must look at all slots once more, so it is not skipped.
+ * Each call adds at most one pending block.  So look for more slots that are
+ * reusable as they are.  The call that makes the pending blocks a full read
+ * looks at all slots once more, so it is not skipped; the calls after it are.
  *
  * No call is skipped if slots may be pinned at any time, by scans that share
  * reads or because the stream finds own blocks; nor if current may go round

@@ -188,8 +188,8 @@ compare_times(const void *a, const void *b)
 }
 
 /*
- * Return the time at which the last of the how_many least recently used rows
- * was used.  The lock is held.
+ * Of the how_many least recently used rows, return the latest time of use.
+ * The lock is held.
  */
 static TimestampTz
 dealloc_horizon(int64 how_many)
