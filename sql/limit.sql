@@ -114,5 +114,30 @@ SELECT id FROM limited LIMIT 2;
 SELECT scans, blocks > 2000 AS far, exact() FROM stats('limited');
 RESET pg_ringctl.mode;
 
+-- A small query beside a scan starts at the block that the scan has reported, the
+-- last multiple of 16 that it has got, and finds it in the scan's ring, 15 blocks
+-- later, too.  The blocks up to "last" are in the pool, so that reads begin at other
+-- blocks each time.
+CREATE FUNCTION reads_beside_a_scan(last int) RETURNS bigint LANGUAGE plpgsql SET synchronize_seqscans = on AS $$
+DECLARE
+    c CURSOR FOR SELECT id FROM big;
+    plan json;
+    reads bigint := 0;
+BEGIN
+    PERFORM fresh();
+    PERFORM FROM big WHERE ctid = ANY (ARRAY(SELECT format('(%s,1)', b)::tid FROM generate_series(0, last) b));
+    OPEN c;
+    MOVE 4 * 63 + 1 IN c;
+    FOR i IN 1 .. 20 LOOP
+        EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT EXISTS (SELECT FROM big)' INTO plan;
+        reads := reads + (plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::bigint;
+        MOVE 4 * 16 IN c;
+    END LOOP;
+    RETURN reads;
+END $$;
+\c -
+SELECT sum(reads_beside_a_scan(block)) FROM generate_series(32, 47) block;
+DROP FUNCTION reads_beside_a_scan;
+
 DROP FUNCTION compare, pages;
 DROP TABLE limited;

@@ -773,6 +773,15 @@ END $$;
 -- server extends a table by up to 64 pages at a time: a ring of fewer can't hold them.
 SELECT write_ring, l.* FROM unnest('{-1, 1MB, 1600kB, 16GB}'::text[]) write_ring, LATERAL load(write_ring) l;
 SELECT cached > 1000 AS cached, rows FROM load('0');
+-- what a function in WHERE reads and does, before COPY checks privileges, does not matter
+CREATE FUNCTION shows() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SHOW work_mem'; END $$;
+CREATE FUNCTION asks(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM shows();
+    RETURN (SELECT n FROM small LIMIT 1);
+END $$;
+SELECT * FROM load('1MB', 'COPY loaded FROM %L WHERE id >= asks(1)');
+DROP FUNCTION asks, shows;
 SET pg_ringctl.max_ring = '1MB';
 SELECT * FROM load('2MB');
 RESET pg_ringctl.max_ring;

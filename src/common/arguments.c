@@ -10,8 +10,8 @@
 #include "postgres.h"
 
 #include "common/arguments.h"
+#include "lib/stringinfo.h"
 #include "params.h"
-#include "utils/guc.h"
 
 /*
  * args_check_not_null
@@ -74,6 +74,34 @@ args_parse_size(const char *name, const char *value, int unit)
 				 errmsg("value for \"%s\" is too small: \"%s\"", name, value),
 				 errdetail("It would be rounded to 0.")));
 	return result;
+}
+
+/*
+ * args_parse_choice
+ *		Which of these choices, of which the last has no name, does "value"
+ *		name?  name: name of the argument.  Raises an error (22023) if it names
+ *		none.
+ */
+int
+args_parse_choice(const char *name, const char *value,
+				  const struct config_enum_entry *choices)
+{
+	StringInfoData valid;
+
+	for (int i = 0; choices[i].name != NULL; i++)
+		if (strcmp(value, choices[i].name) == 0)
+			return choices[i].val;
+
+	initStringInfo(&valid);
+	for (int i = 0; choices[i].name != NULL; i++)
+		appendStringInfo(&valid, i == 0 ? "\"%s\"" :
+						 choices[i + 1].name != NULL ? ", \"%s\"" : ", and \"%s\"",
+						 choices[i].name);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for \"%s\": \"%s\"", name, value),
+			 errhint("Valid values are %s.", valid.data)));
+	return 0;					/* keep compiler quiet */
 }
 
 /*

@@ -45,17 +45,8 @@
 #include "shmem/area.h"
 #include "utils/rel.h"
 
-/*
- * How many of the relation's nblocks blocks the node is expected to read.  For
- * a TID range scan it is all of them, because print_plan() looks at the range.
- */
+/* How many of the relation's nblocks blocks the node is expected to read. */
 typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
-
-static BlockNumber
-all_blocks(const PlanState *ps pg_attribute_unused(), BlockNumber nblocks)
-{
-	return nblocks;
-}
 
 /* Why the node's scan is not touched; NULL if it may be. */
 typedef const char *(*ExclusionMtd) (const PlanState *ps);
@@ -69,7 +60,8 @@ relation_exclusion(const PlanState *ps)
 /*
  * The nodes that are taken, and what is called for their first rows.  For
  * nodes that scan a relation, also why a node is excluded, and how many blocks
- * it is expected to read.
+ * it is expected to read.  NULL: all of them (EXPLAIN looks at the range of a
+ * TID range scan itself), or the node scans no relation.
  */
 static const struct
 {
@@ -78,14 +70,14 @@ static const struct
 	ExclusionMtd exclusion;
 	ExpectedBlocksMtd expected_blocks;
 }			node_readers[] = {
-	{T_SeqScanState, seqscan_first_calls, relation_exclusion, all_blocks},
-	{T_TidRangeScanState, tidrangescan_first_call, relation_exclusion, all_blocks},
+	{T_SeqScanState, seqscan_first_calls, relation_exclusion, NULL},
+	{T_TidRangeScanState, tidrangescan_first_call, relation_exclusion, NULL},
 #ifdef COMPAT_BITMAP_STREAM
 	{T_BitmapHeapScanState, bitmapscan_first_call, relation_exclusion,
 	bitmapscan_expected_blocks},
 #endif
-	{T_IndexScanState, indexscan_first_call, indexscan_exclusion, all_blocks},
-	{T_IndexOnlyScanState, indexscan_first_call, indexscan_exclusion, all_blocks},
+	{T_IndexScanState, indexscan_first_call, indexscan_exclusion, NULL},
+	{T_IndexOnlyScanState, indexscan_first_call, indexscan_exclusion, NULL},
 	{T_GatherState, scan_first_gather_call, NULL, NULL},
 	{T_GatherMergeState, scan_first_gather_call, NULL, NULL},
 };
@@ -128,19 +120,8 @@ executor_has_reader(const PlanState *ps)
 {
 	int			reader = node_reader(ps);
 
-	return reader >= 0 && node_readers[reader].expected_blocks != NULL &&
+	return reader >= 0 && node_readers[reader].exclusion != NULL &&
 		(!executor_reads_ahead(ps) || indexscan_may_be_taken(ps));
-}
-
-/*
- * executor_exclusion
- *		Why the scan of this node, for which executor_has_reader() is true, is
- *		not touched; NULL if it may be.
- */
-const char *
-executor_exclusion(const PlanState *ps)
-{
-	return node_readers[node_reader(ps)].exclusion(ps);
 }
 
 /*
@@ -151,13 +132,14 @@ executor_exclusion(const PlanState *ps)
 BlockNumber
 executor_expected_blocks(const PlanState *ps)
 {
-	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
+	BlockNumber nblocks = RelationGetNumberOfBlocks(((const ScanState *) ps)->ss_currentRelation);
+	ExpectedBlocksMtd expected_blocks = node_readers[node_reader(ps)].expected_blocks;
 
-	return node_readers[node_reader(ps)].expected_blocks(ps, RelationGetNumberOfBlocks(rel));
+	return expected_blocks ? expected_blocks(ps, nblocks) : nblocks;
 }
 
 /*
- * Does the node hand on the rows of its only child one by one, so that a LIMIT
+ * Does the node return the rows of its only child one by one, so that a LIMIT
  * above the node limits the child, too?
  */
 static bool

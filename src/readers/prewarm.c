@@ -53,22 +53,13 @@ typedef struct PrewarmJob
 	LoadResult	result;
 } PrewarmJob;
 
-static PrewarmMode
-parse_mode(const char *mode)
-{
-	if (strcmp(mode, "prefetch") == 0)
-		return PREWARM_PREFETCH;
-	if (strcmp(mode, "read") == 0)
-		return PREWARM_READ;
-	if (strcmp(mode, "buffer") == 0)
-		return PREWARM_BUFFER;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid value for \"%s\": \"%s\"", "mode", mode),
-			 errhint("Valid values are \"buffer\", \"read\", and \"prefetch\".")));
-	return PREWARM_BUFFER;		/* keep compiler quiet */
-}
+/* The values of "mode". */
+static const struct config_enum_entry modes[] = {
+	{"buffer", PREWARM_BUFFER, false},
+	{"read", PREWARM_READ, false},
+	{"prefetch", PREWARM_PREFETCH, false},
+	{NULL, 0, false}
+};
 
 static int
 check_ring(int64 kb)
@@ -241,7 +232,7 @@ get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argumen
 
 	args_check_not_null(fcinfo, 2, "mode");
 	args_check_not_null(fcinfo, 3, "fork");
-	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	job->mode = args_parse_choice("mode", text_to_cstring(PG_GETARG_TEXT_PP(2)), modes);
 	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 
 	prewarm_get_options(fcinfo, ring_of_argument, 1, 6, 7, options);

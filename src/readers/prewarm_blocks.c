@@ -59,22 +59,13 @@ typedef struct BlocksJob
 	LoadResult	result;
 } BlocksJob;
 
-static ReorderMode
-parse_mode(const char *mode)
-{
-	if (strcmp(mode, "none") == 0)
-		return REORDER_NONE;
-	if (strcmp(mode, "zigzag") == 0)
-		return REORDER_ZIGZAG;
-	if (strcmp(mode, "sorted") == 0)
-		return REORDER_SORTED;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid value for \"%s\": \"%s\"", "reorder", mode),
-			 errhint("Valid values are \"zigzag\", \"sorted\", and \"none\".")));
-	return REORDER_NONE;		/* keep compiler quiet */
-}
+/* The values of "reorder". */
+static const struct config_enum_entry reorder_modes[] = {
+	{"zigzag", REORDER_ZIGZAG, false},
+	{"sorted", REORDER_SORTED, false},
+	{"none", REORDER_NONE, false},
+	{NULL, 0, false}
+};
 
 /* The length of the list.  A block that is listed twice counts twice. */
 static int
@@ -137,7 +128,7 @@ get_job(BlocksJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument
 
 	job->ring_kb = ring_of_argument(fcinfo, 2);
 	job->window = PG_GETARG_INT32(3);
-	job->mode = parse_mode(text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	job->mode = args_parse_choice("reorder", text_to_cstring(PG_GETARG_TEXT_PP(4)), reorder_modes);
 	job->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(5)));
 	prewarm_check_enabled(job->ring_kb);
 	args_check_between("window_blocks", job->window, 1, REORDER_MAX_WINDOW);

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "common/arguments.h"
 #include "readers/prewarm_fit.h"
 #include "miscadmin.h"
 
@@ -24,18 +25,14 @@
 FitAction
 fit_parse(const char *name)
 {
-	if (strcmp(name, "warn") == 0)
-		return FIT_WARN;
-	if (strcmp(name, "stop") == 0)
-		return FIT_STOP;
-	if (strcmp(name, "ignore") == 0)
-		return FIT_IGNORE;
+	static const struct config_enum_entry actions[] = {
+		{"stop", FIT_STOP, false},
+		{"warn", FIT_WARN, false},
+		{"ignore", FIT_IGNORE, false},
+		{NULL, 0, false}
+	};
 
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid value for \"%s\": \"%s\"", "fit", name),
-			 errhint("Valid values are \"stop\", \"warn\", and \"ignore\".")));
-	return FIT_IGNORE;			/* keep compiler quiet */
+	return args_parse_choice("fit", name, actions);
 }
 
 /*

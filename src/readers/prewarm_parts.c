@@ -23,6 +23,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "common/arguments.h"
 #include "miscadmin.h"
 #include "readers/prewarm_parts.h"
 #include "common/relations.h"
@@ -30,22 +31,13 @@
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
-static PartKind
-parse_part(const char *name)
-{
-	if (strcmp(name, "table") == 0)
-		return PARTS_TABLE;
-	if (strcmp(name, "toast") == 0)
-		return PARTS_TOAST;
-	if (strcmp(name, "indexes") == 0)
-		return PARTS_INDEXES;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid value in \"%s\": \"%s\"", "parts", name),
-			 errhint("Valid values are \"indexes\", \"table\", and \"toast\".")));
-	return PARTS_TABLE;			/* keep compiler quiet */
-}
+/* What "parts" may contain. */
+static const struct config_enum_entry part_kinds[] = {
+	{"indexes", PARTS_INDEXES, false},
+	{"table", PARTS_TABLE, false},
+	{"toast", PARTS_TOAST, false},
+	{NULL, 0, false}
+};
 
 /*
  * parts_parse
@@ -68,7 +60,8 @@ parts_parse(ArrayType *names)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("\"%s\" cannot contain nulls", "parts")));
-		kinds = list_append_unique_int(kinds, parse_part(TextDatumGetCString(elems[i])));
+		kinds = list_append_unique_int(kinds, args_parse_choice("parts", TextDatumGetCString(elems[i]),
+																part_kinds));
 	}
 	return kinds;
 }

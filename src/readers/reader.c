@@ -161,8 +161,8 @@ set_info(Reader *reader, const RingOptions *options)
 
 /*
  * reader_make
- *		Allocate a reader, in a context that lives as long as the session:
- *		"size" zeroed bytes, of which the first are a Reader.
+ *		Allocate "size" zeroed bytes, which begin with a Reader, in a context
+ *		that lives as long as the session.
  *
  * reader_end() frees the reader.  If the query fails, its resource owner frees
  * the reader.  Before that the resource owner calls failed(), if the creator

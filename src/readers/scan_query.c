@@ -25,10 +25,6 @@ struct QueryScans
 	const void *owner;			/* the query's EState, or a utility command */
 	dlist_head	readers;
 	dlist_head	running;		/* readers whose pass is not over */
-	int64		left;			/* blocks that its readers have left in the
-								 * pool, without those of "newest" */
-	ScanReader *newest;			/* the last reader that may leave some; or
-								 * NULL */
 };
 
 typedef struct QueryEntry
@@ -102,8 +98,6 @@ make_query(const void *owner)
 	query->owner = owner;
 	dlist_init(&query->readers);
 	dlist_init(&query->running);
-	query->left = 0;
-	query->newest = NULL;
 	entry->scans = query;
 	scan_nqueries++;
 	return query;
@@ -131,17 +125,6 @@ query_add_reader(const void *owner, ScanReader *reader)
 	reader->query = query;
 }
 
-/* Add to query->left what its newest reader has left in the pool. */
-static void
-count_left(QueryScans *query)
-{
-	Ring	   *ring = query->newest ? query->newest->reader.ring : NULL;
-
-	if (ring != NULL)
-		query->left += Min(ring_counts(ring)->blks_read, ring_options(ring)->leave_first);
-	query->newest = NULL;
-}
-
 /*
  * query_may_leave
  *		The reader is about to begin.  Alone, it would leave its first "blocks"
@@ -152,15 +135,20 @@ count_left(QueryScans *query)
  * before the first one has left much, and both leave their blocks.
  */
 int64
-query_may_leave(ScanReader *reader, int64 blocks)
+query_may_leave(const ScanReader *reader, int64 blocks)
 {
-	QueryScans *query = reader->query;
+	dlist_iter	iter;
 
 	if (blocks == 0)
 		return 0;
-	count_left(query);
-	query->newest = reader;
-	return Max(0, blocks - query->left);
+	dlist_foreach(iter, &reader->query->readers)
+	{
+		Ring	   *ring = dlist_container(ScanReader, reader.node, iter.cur)->reader.ring;
+
+		if (ring != NULL)
+			blocks -= Min(ring_counts(ring)->blks_read, ring_options(ring)->leave_first);
+	}
+	return Max(0, blocks);
 }
 
 /*
@@ -186,8 +174,6 @@ void
 query_remove_reader(ScanReader *reader)
 {
 	query_set_running(reader, false);
-	if (reader->query->newest == reader)
-		count_left(reader->query);
 	dlist_delete(&reader->reader.node);
 	if (dlist_is_empty(&reader->query->readers))
 		forget_query(reader->query);

@@ -24,7 +24,7 @@ extern void scan_end_command(const void *command);
 /* For scan_reader.c */
 extern void query_init(MemoryContext context);
 extern void query_add_reader(const void *owner, ScanReader *reader);
-extern int64 query_may_leave(ScanReader *reader, int64 blocks);
+extern int64 query_may_leave(const ScanReader *reader, int64 blocks);
 extern void query_remove_reader(ScanReader *reader);
 extern void query_set_running(ScanReader *reader, bool now_running);
 

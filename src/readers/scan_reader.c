@@ -141,7 +141,7 @@ lend_if_drained(Reader *asked_all)
 /*
  * Does this process count the scan?  A parallel scan is counted by the leader,
  * or by worker 0 if the leader takes no part.  If that process never calls the
- * scan, scan_remember_workers() counts it.
+ * node, scan_remember_workers() counts the scan.
  */
 static bool
 counts_scan(const ScanReader *reader)
@@ -436,7 +436,6 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 	reader->blocks_to_step = PG_INT64_MAX;
 	reader_begin(&reader->reader, kind, RelationGetRelid(rel), &own_options);
 	enabled_mark(&reader->enabled);
-	toast_begin(owner, rel, ps != NULL);
 	return reader;
 }
 
@@ -453,15 +452,19 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 ScanReader *
 scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
 {
-	return begin_reader(kind, ((ScanState *) ps)->ss_currentRelation,
-						(HeapScanDesc) ((ScanState *) ps)->ss_currentScanDesc,
-						ps->state, ps, options);
+	ScanState  *node = (ScanState *) ps;
+	ScanReader *reader = begin_reader(kind, node->ss_currentRelation,
+									  (HeapScanDesc) node->ss_currentScanDesc,
+									  ps->state, ps, options);
+
+	toast_begin(ps->state, node->ss_currentRelation, true);
+	return reader;
 }
 
 /*
  * scan_begin_reader_of_command
- *		The same for a scan of a utility command.  command identifies the
- *		command in scan_end_command().
+ *		The same for a scan of a utility command, but its TOAST values are up
+ *		to the caller.  command identifies the command in scan_end_command().
  */
 ScanReader *
 scan_begin_reader_of_command(ReaderKind kind, const void *command,

@@ -267,24 +267,18 @@ set_plain_stream(HeapScanDesc scan)
 
 /*
  * scan_prospect
- *		Will the scan, which is about to start a pass, get a ring?  owner: the
- *		query's EState if is_query, or else the utility command.
+ *		Will the scan, which is about to start a pass, get a ring?
  *
  * If the result is RING_NONE or RING_LEFT_TO_SERVER, all our work for the scan
  * is done here: a scan that is to have no ring gets a stream without the ring
- * that the server gave it, and the scan's TOAST values may get a ring.
- * Otherwise the caller must begin a reader.
+ * that the server gave it.  Otherwise the caller must begin a reader.
  */
 RingProspect
-scan_prospect(HeapScanDesc scan, const void *owner, bool is_query)
+scan_prospect(HeapScanDesc scan)
 {
-	Relation	rel = scan->rs_base.rs_rd;
-	RingProspect prospect = policy_prospect(rel, scan->rs_nblocks, param_mode);
+	RingProspect prospect = policy_prospect(scan->rs_base.rs_rd, scan->rs_nblocks, param_mode);
 
-	if (prospect > RING_LEFT_TO_SERVER)
-		return prospect;
 	if (prospect == RING_NONE && scan->rs_strategy != NULL)
 		set_plain_stream(scan);
-	toast_begin(owner, rel, is_query);
 	return prospect;
 }

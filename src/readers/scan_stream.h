@@ -15,6 +15,6 @@
 
 extern void scan_set_stream(HeapScanDesc scan, ReadStream *stream);
 extern void scan_set_ring_stream(ScanReader *reader);
-extern RingProspect scan_prospect(HeapScanDesc scan, const void *owner, bool is_query);
+extern RingProspect scan_prospect(HeapScanDesc scan);
 
 #endif							/* RINGCTL_SCAN_STREAM_H */

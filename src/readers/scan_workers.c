@@ -214,9 +214,10 @@ scan_uncalled(QueryDesc *queryDesc)
  *		before the query ended; "uncalled" is changed.
  *
  * A scan in which the leader takes no part may have been counted by no
- * process.  No worker counts an index scan, and any other scan is counted only
- * by the process that counts_scan() names, if that process takes part.  A scan
- * that was not counted is counted here, unless it has no ring.
+ * process.  No worker counts a parallel index scan, and any other parallel scan
+ * is counted only by the process that counts_scan() names, if that process
+ * takes part.  A scan that was not counted is counted here, unless it has no
+ * ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -17,7 +17,7 @@
  *	               given up          wants more
  *
  * A. Most scans are of small tables and get no ring, or are left to the
- *	  server's ring.  All that they pay is this decision, and that for their
+ *	  server's ring.  They pay only for this decision, and for the one on
  *	  TOAST values (toast.c).
  * B. A scan that would get a ring by default may be given up after a few rows,
  *	  by a LIMIT or EXISTS.  So first the server reads FIRST_BLOCKS blocks
@@ -160,10 +160,13 @@ decide_for(SeqScanState *node)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
-	RingProspect prospect = scan_prospect(scan, node->ss.ps.state, true);
+	RingProspect prospect = scan_prospect(scan);
 
 	if (prospect <= RING_LEFT_TO_SERVER)
+	{
+		toast_begin(node->ss.ps.state, rel, true);
 		return false;
+	}
 	if (prospect == RING_ASKED_FOR || !server_may_begin(node, prospect))
 	{
 		RingOptions options;

@@ -25,9 +25,9 @@
  * left when it began.  The readers of a utility command have rings from the
  * beginning, because a command is seldom repeated.
  *
- * Between the fetches of two values a reader has no page pinned.  So whenever
- * another reader of the session begins, a reader of values lends it its ring,
- * and the next fetch starts the ring again.  So the values of a thousand
+ * Between the fetches of two values a reader has no page pinned.  So when
+ * another reader of the session begins, a reader of values lends its ring, and
+ * its next fetch starts the ring again.  So the values of a thousand
  * partitions go through one ring.
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
@@ -36,14 +36,15 @@
  * scans:
  *
  *	    pg_toast_t   ->   200 blocks, 17 looks
- *	    pg_toast_u   ->     0 blocks, 1023 looks: the next is at the real size
+ *	    pg_toast_u   ->     0 blocks, 1023 looks: the next reads the real size
  *
  * No scan waits for a lock on a TOAST table.  If another session has locked
  * it, to rewrite or truncate it, its values are left alone, and the next scan
  * tries again.
  *
- * What is not done: values are not read ahead.  A look-up of a row by an index
- * has no reader, so the server reads its values without a ring.
+ * What is not done: values are not read ahead.  A look-up by an index, or by
+ * a bitmap of a few rows, has no reader, so its values are read without a
+ * ring.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -116,8 +117,6 @@ typedef struct ToastReader
 	RingOptions options;		/* of the ring that it may get */
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
-	int64		left_before;	/* blocks that other readers of its owner had
-								 * left in the pool when it began */
 	int64		misses;			/* blocks that were read, not found */
 	bool		broken;			/* has an attempt to begin the ring failed? */
 } ToastReader;
@@ -224,14 +223,11 @@ toast_failed(Reader *failed)
 	dlist_delete(&toast->reader.node);
 }
 
-/*
- * How many blocks have the owner's readers left in the pool so far?  Most
- * owners read one TOAST table after the other, so only the newest reader is
- * looked at, which knows what was left before it began.
- */
+/* How many blocks have the owner's readers left in the pool so far? */
 static int64
 blocks_left(const void *owner)
 {
+	int64		left = 0;
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &toast_readers)
@@ -239,14 +235,13 @@ blocks_left(const void *owner)
 		ToastReader *toast = dlist_container(ToastReader, reader.node, iter.cur);
 
 		if (toast->owner == owner)
-			return toast->left_before + Min(toast->misses, toast->options.leave_first);
+			left += Min(toast->misses, toast->options.leave_first);
 	}
-	return 0;
+	return left;
 }
 
 static void
-make_toast(const void *owner, Relation toastrel, const RingOptions *options,
-		   bool is_query)
+make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 {
 	ToastReader *toast = reader_make(TopMemoryContext, sizeof(ToastReader));
 
@@ -258,9 +253,7 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options,
 		toast->reader.scans = 1;
 	toast->owner = owner;
 	toast->options = *options;
-	toast->left_before = blocks_left(owner);
-	toast->options.leave_first = is_query ?
-		Max(0, options->leave_first - toast->left_before) : 0;
+	toast->options.leave_first = Max(0, options->leave_first - blocks_left(owner));
 	toast->nblocks = RelationGetNumberOfBlocks(toastrel);
 	enabled_mark(&toast->enabled);
 	toast->hold = heap_am_hold(toastrel, before_fetch, toast);
@@ -269,7 +262,7 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options,
 
 /* --- Which TOAST tables --- */
 
-/* 0 if the file is missing: that is no matter of ours. */
+/* 0 if the file is missing; a fetch will report that. */
 static BlockNumber
 file_size(SMgrRelation smgr)
 {
@@ -389,6 +382,8 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	if (options.nbuffers == 0 || nblocks <= (BlockNumber) options.nbuffers ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;
+	if (!is_query)
+		options.leave_first = 0;
 
 	/*
 	 * If this session has the TOAST table open already, that may be for a
@@ -396,7 +391,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	 */
 	toastrel = table_open(toastid, NoLock);
 	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel))
-		make_toast(owner, toastrel, &options, is_query);
+		make_toast(owner, toastrel, &options);
 	table_close(toastrel, AccessShareLock);
 }
 

@@ -131,7 +131,8 @@ scan_begun(TableScanDesc sscan)
 	if (command == NULL || policy_mode() == MODE_OFF)
 		return;
 	end_scans(command);			/* its scans run one after another */
-	if (scan_prospect(scan, command, false) <= RING_LEFT_TO_SERVER)
+	toast_begin(command, sscan->rs_rd, false);
+	if (scan_prospect(scan) <= RING_LEFT_TO_SERVER)
 		return;
 	policy_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
 	reader = scan_begin_reader_of_command(command->kind, command, scan, &options);
@@ -188,15 +189,20 @@ becomes_query(Relation rel)
 		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED;
 }
 
-/* COPY has found that the user has the privileges to copy this table. */
-static void
+/*
+ * The user has been found to have privileges on this table.  If it is the
+ * table of COPY, COPY is about to begin, and the result is true.
+ */
+static bool
 copy_begins(Oid relid, const RangeVar *copied, bool is_from)
 {
 	Relation	rel = RelationIdGetRelation(relid);
+	bool		begins;
 
 	if (rel == NULL)
-		return;
-	if (strcmp(RelationGetRelationName(rel), copied->relname) == 0 && !becomes_query(rel))
+		return false;
+	begins = strcmp(RelationGetRelationName(rel), copied->relname) == 0;
+	if (begins && !becomes_query(rel))
 	{
 		if (is_from)
 			write_ring_catch(relid);
@@ -204,9 +210,13 @@ copy_begins(Oid relid, const RangeVar *copied, bool is_from)
 			catch_copy(rel);
 	}
 	RelationClose(rel);
+	return begins;
 }
 
-/* COPY checks the privileges of the user on its table. */
+/*
+ * COPY checks the privileges of the user on its table.  Before that, queries
+ * of functions in its WHERE clause may run; later checks are not COPY's own.
+ */
 static bool
 ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_violation)
 {
@@ -214,12 +224,10 @@ ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_vi
 		prev_ExecutorCheckPerms(rangeTable, perminfos, ereport_on_violation) : true;
 	const RangeVar *copied = command ? command->copied : NULL;
 
-	if (copied == NULL)
-		return allowed;
-	command->copied = NULL;		/* later checks are not COPY's own */
-	if (allowed && list_length(perminfos) == 1)
+	if (copied != NULL && allowed && list_length(perminfos) == 1 &&
 		copy_begins(linitial_node(RTEPermissionInfo, perminfos)->relid, copied,
-					command->is_from);
+					command->is_from))
+		command->copied = NULL;
 	return allowed;
 }
 
@@ -455,7 +463,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	PG_FINALLY();
 	{
 		command = this_command.outer;
-		unwatch_permissions();
+		if (command == NULL || command->copied == NULL)
+			unwatch_permissions();
 		if (command == NULL)
 			unwatch_objects();
 		heap_am_drop_catches_since(ncatches);
@@ -463,9 +472,8 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	PG_END_TRY();
 	end_scans(&this_command);
 	if (command == NULL)
-		unwatch_objects();		/* once more: as long as there were TOAST
-								 * readers, heap_am.c's hook may have been
-								 * before ours */
+		unwatch_objects();		/* again: heap_am.c's hook may have been
+								 * before ours until the TOAST readers ended */
 }
 
 /* The command commits, and may go on. */

@@ -38,7 +38,7 @@
 
 /*
  * The startup function of the receiver that is about to start, and the
- * relations that its command has made last, the newest first.
+ * last relations made by the receiver's command, newest first.
  */
 static void (*receiver_startup) (DestReceiver *self, int operation, TupleDesc typeinfo);
 static const Oid *receiver_made;

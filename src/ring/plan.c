@@ -166,13 +166,13 @@ policy_cap_to_relation(RingOptions *options, int64 nblocks)
 
 /*
  * The first size of a ring that sizes itself: what buffers_needed() returns if
- * the reader uses one page and one read is in progress.  That is a read and a
- * page, half a read for uncounted hits, and the headroom.
+ * the reader uses one page and one read is in progress.  That is a page, two
+ * reads, and the headroom.
  */
 static int
 first_buffers(void)
 {
-	return io_combine_limit + 1 + io_combine_limit / 2 + param_headroom;
+	return 1 + 2 * io_combine_limit + param_headroom;
 }
 
 /*
@@ -305,10 +305,7 @@ add_flush_room(RingOptions *options)
 typedef struct Choice
 {
 	ScanParams	params;
-	ScanMode	mode;
-	BlockNumber nblocks;		/* size of the relation */
-	bool		threshold_is_set;	/* see PolicyReasons */
-	int			threshold;
+	PolicyReasons why;
 	RingSource	source;			/* SOURCE_NONE: no ring */
 } Choice;
 
@@ -320,10 +317,10 @@ static void
 choose_by_default(Choice *choice)
 {
 	choice->source = SOURCE_CHOSEN;
-	if (choice->threshold_is_set)
+	if (choice->why.threshold_is_set)
 		return;
-	if (choice->nblocks > (BlockNumber) NBuffers)
-		choice->threshold = NBuffers;
+	if (choice->why.nblocks > (BlockNumber) NBuffers)
+		choice->why.threshold = NBuffers;
 	else
 		choice->source = SOURCE_SERVER;
 }
@@ -332,13 +329,15 @@ static void
 choose(Relation rel, BlockNumber nblocks, ScanMode mode, Choice *choice)
 {
 	choice->params = params_for_scan(RelationGetRelid(rel));
-	choice->mode = mode;
-	choice->nblocks = nblocks;
-	choice->threshold_is_set = mode == MODE_CONTROL && choice->params.scan_threshold >= 0;
-	choice->threshold = choice->threshold_is_set ? choice->params.scan_threshold :
+	choice->why.mode = mode;
+	choice->why.nblocks = nblocks;
+	choice->why.threshold_is_set = mode == MODE_CONTROL && choice->params.scan_threshold >= 0;
+	choice->why.threshold = choice->why.threshold_is_set ? choice->params.scan_threshold :
 		SERVER_THRESHOLD;
+	choice->why.ring_from = choice->params.ring_from;
+	choice->why.threshold_from = choice->params.threshold_from;
 
-	if (nblocks <= (BlockNumber) choice->threshold)
+	if (nblocks <= (BlockNumber) choice->why.threshold)
 		choice->source = SOURCE_NONE;
 	else if (mode != MODE_CONTROL)
 		choice->source = SOURCE_SERVER;
@@ -359,7 +358,7 @@ set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *o
 		case SOURCE_NONE:
 			memset(options, 0, sizeof(RingOptions));
 			options->source = SOURCE_NONE;
-			options->observe = choice->mode != MODE_CONTROL;
+			options->observe = choice->why.mode != MODE_CONTROL;
 			options->maintenance = maintenance;
 			return;
 		case SOURCE_SERVER:
@@ -377,12 +376,12 @@ set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *o
 	if (options->capacity > options->nbuffers)
 	{
 		if (param_scan_sharing && !maintenance &&
-			choice->nblocks > (BlockNumber) SERVER_THRESHOLD)
+			choice->why.nblocks > (BlockNumber) SERVER_THRESHOLD)
 			add_window(options);
 		add_flush_room(options);
 	}
 	if (options->nbuffers > 0)
-		policy_cap_to_relation(options, choice->nblocks);
+		policy_cap_to_relation(options, choice->why.nblocks);
 }
 
 /*
@@ -404,7 +403,7 @@ policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 		case SOURCE_SERVER:
 			return mode == MODE_CONTROL ? RING_LEFT_TO_SERVER : RING_OF_SERVER;
 		case SOURCE_CHOSEN:
-			return choice.threshold_is_set ? RING_ASKED_FOR : RING_BY_DEFAULT;
+			return choice.why.threshold_is_set ? RING_ASKED_FOR : RING_BY_DEFAULT;
 		default:
 			return choice.params.scan_ring == 0 ? RING_NONE : RING_ASKED_FOR;
 	}
@@ -425,14 +424,7 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 	choose(rel, nblocks, mode, &choice);
 	set_options(rel, &choice, false, options);
 	if (reasons != NULL)
-	{
-		reasons->mode = mode;
-		reasons->nblocks = nblocks;
-		reasons->threshold = choice.threshold;
-		reasons->threshold_is_set = choice.threshold_is_set;
-		reasons->ring_from = choice.params.ring_from;
-		reasons->threshold_from = choice.params.threshold_from;
-	}
+		*reasons = choice.why;
 }
 
 /*
@@ -442,7 +434,7 @@ policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
 static int
 blocks_to_leave(const Choice *choice)
 {
-	int			blocks = Min(choice->threshold, SERVER_THRESHOLD);
+	int			blocks = Min(choice->why.threshold, SERVER_THRESHOLD);
 
 	/* each process of a parallel query leaves its part */
 	return IsInParallelMode() ? blocks / (max_parallel_workers_per_gather + 1) : blocks;

@@ -129,16 +129,16 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  *
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
- * 2. half a read, because hits among the blocks that were asked for may be
- *	  taken for pending blocks: see ring_count_pending();
+ * 2. one more read: hits among the blocks that were asked for may be taken for
+ *	  pending blocks (see ring_count_pending()), other scans may pin buffers,
+ *	  and the last read's blocks should stay while the next ones are read,
+ *	  because small queries start at one of them (see report_location());
  * 3. the headroom;
  * 4. the room for dirty pages.
  *
  * If scans share reads, the ring also keeps blocks that other scans have not
  * reached yet.  It keeps only those that it has read itself, because each of
- * the other blocks is in the ring that has read it.  Instead of half a read,
- * the ring then has room for a whole one, because other scans pin some
- * buffers.
+ * the other blocks is in the ring that has read it.
  *
  * The result is at least the ring's first size, and at least what one read
  * takes.  (Usually the first size is more than a read, but io_combine_limit
@@ -147,13 +147,11 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
 static int
 buffers_needed(const Ring *ring)
 {
-	int64		ahead = blocks_ahead(ring);
-	int64		needed = ahead + ring->ahead.reach / 2;
+	int64		needed = blocks_ahead(ring);
 
 	if (ring->sharing.shared)
-		needed = ring->ahead.reach +
-			reads_among_last(ring, Max(ahead, ring->sharing.blocks_to_keep + KEEP_MORE));
-	needed += ring->options.headroom + ring->size.flush_room;
+		needed = reads_among_last(ring, Max(needed, ring->sharing.blocks_to_keep + KEEP_MORE));
+	needed += ring->ahead.reach + ring->options.headroom + ring->size.flush_room;
 	needed = Max(needed, Max(ring->options.nbuffers, ring->ahead.reach));
 	return (int) Min(needed, ring->options.capacity);
 }

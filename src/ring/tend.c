@@ -555,7 +555,7 @@ ring_tend(Ring *ring, int pending)
 
 	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 
-	if (!keeps_dirty(ring) || !needs_flush(ring, need.wal))
+	if (!needs_flush(ring, need.wal))
 		need.wal = InvalidXLogRecPtr;
 	return need;
 }

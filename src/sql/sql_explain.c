@@ -24,6 +24,7 @@
 #include "ring/plan.h"
 #include "common/relations.h"
 #include "readers/executor.h"
+#include "readers/indexscan.h"
 #include "readers/scan_workers.h"
 #include "readers/tidrangescan.h"
 #include "sql/sql_counts.h"
@@ -311,7 +312,7 @@ print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 	if (all == NIL)
 	{
 		if (untouched == NULL)
-			untouched = executor_exclusion(ps);
+			untouched = indexscan_exclusion(ps);
 		print_none(es, group_name(ps),
 				   untouched ? untouched : why_not_read_ahead(es, ps));
 		return;

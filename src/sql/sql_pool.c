@@ -309,8 +309,8 @@ pg_ringctl_reclaim(PG_FUNCTION_ARGS)
 	leaves = relations_leaves(relid, "pg_ringctl_reclaim", true);
 
 	/*
-	 * If a partitioned table has no partitions, evict nothing: a list with
-	 * its own OID, because NIL stands for all relations.
+	 * If a partitioned table has no partitions, evict nothing: pass its own
+	 * OID, because NIL stands for all relations.
 	 */
 	return reclaim(fcinfo, leaves != NIL ? leaves : list_make1_oid(relid));
 }
