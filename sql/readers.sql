@@ -777,7 +777,7 @@ SELECT cached > 1000 AS cached, rows FROM load('0');
 CREATE FUNCTION shows() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SHOW work_mem'; END $$;
 CREATE FUNCTION asks(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM shows();
+    PERFORM shows(), count(*) FROM loaded;
     RETURN (SELECT n FROM small LIMIT 1);
 END $$;
 SELECT * FROM load('1MB', 'COPY loaded FROM %L WHERE id >= asks(1)');

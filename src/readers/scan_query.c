@@ -132,19 +132,20 @@ query_add_reader(const void *owner, ScanReader *reader)
  *		the query's other readers have left so far.
  *
  * If two readers read at the same time, as below a join, the second one begins
- * before the first one has left much, and both leave their blocks.
+ * before the first one has left much, and both leave their blocks.  Usually
+ * the first readers have left all, so only these are looked at.
  */
 int64
 query_may_leave(const ScanReader *reader, int64 blocks)
 {
 	dlist_iter	iter;
 
-	if (blocks == 0)
-		return 0;
 	dlist_foreach(iter, &reader->query->readers)
 	{
 		Ring	   *ring = dlist_container(ScanReader, reader.node, iter.cur)->reader.ring;
 
+		if (blocks <= 0)
+			return 0;
 		if (ring != NULL)
 			blocks -= Min(ring_counts(ring)->blks_read, ring_options(ring)->leave_first);
 	}

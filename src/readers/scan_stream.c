@@ -31,7 +31,6 @@
 #include "compat.h"
 #include "params.h"
 #include "readers/scan_stream.h"
-#include "readers/toast.h"
 #include "utils/rel.h"
 
 /*
@@ -269,9 +268,10 @@ set_plain_stream(HeapScanDesc scan)
  * scan_prospect
  *		Will the scan, which is about to start a pass, get a ring?
  *
- * If the result is RING_NONE or RING_LEFT_TO_SERVER, all our work for the scan
- * is done here: a scan that is to have no ring gets a stream without the ring
- * that the server gave it.  Otherwise the caller must begin a reader.
+ * If the result is RING_NONE or RING_LEFT_TO_SERVER, the scan needs no reader:
+ * a scan that is to have no ring gets a stream without the ring that the
+ * server gave it.  Otherwise the caller must begin a reader.  TOAST values are
+ * up to the caller.
  */
 RingProspect
 scan_prospect(HeapScanDesc scan)

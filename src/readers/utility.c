@@ -190,22 +190,26 @@ becomes_query(Relation rel)
 }
 
 /*
- * The user has been found to have privileges on this table.  If it is the
- * table of COPY, COPY is about to begin, and the result is true.
+ * The user has been found to have these privileges.  If they are what COPY
+ * asks for, on a table of the name of its table, COPY is about to begin, and
+ * the result is true.
  */
 static bool
-copy_begins(Oid relid, const RangeVar *copied, bool is_from)
+copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)
 {
-	Relation	rel = RelationIdGetRelation(relid);
+	Relation	rel;
 	bool		begins;
 
+	if (copy->is_from && (privileges->requiredPerms & ACL_INSERT) == 0)
+		return false;
+	rel = RelationIdGetRelation(privileges->relid);
 	if (rel == NULL)
 		return false;
-	begins = strcmp(RelationGetRelationName(rel), copied->relname) == 0;
+	begins = strcmp(RelationGetRelationName(rel), copy->copied->relname) == 0;
 	if (begins && !becomes_query(rel))
 	{
-		if (is_from)
-			write_ring_catch(relid);
+		if (copy->is_from)
+			write_ring_catch(privileges->relid);
 		else
 			catch_copy(rel);
 	}
@@ -222,11 +226,9 @@ ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_vi
 {
 	bool		allowed = prev_ExecutorCheckPerms ?
 		prev_ExecutorCheckPerms(rangeTable, perminfos, ereport_on_violation) : true;
-	const RangeVar *copied = command ? command->copied : NULL;
 
-	if (copied != NULL && allowed && list_length(perminfos) == 1 &&
-		copy_begins(linitial_node(RTEPermissionInfo, perminfos)->relid, copied,
-					command->is_from))
+	if (command != NULL && command->copied != NULL && allowed && list_length(perminfos) == 1 &&
+		copy_begins(command, linitial_node(RTEPermissionInfo, perminfos)))
 		command->copied = NULL;
 	return allowed;
 }
@@ -405,6 +407,17 @@ describe_command(const Node *statement, UtilityCommand *cmd)
 	}
 }
 
+/* Has a COPY that runs not checked privileges yet? */
+static bool
+copy_waits(void)
+{
+	const UtilityCommand *cmd = command;
+
+	while (cmd != NULL && cmd->copied == NULL)
+		cmd = cmd->outer;
+	return cmd != NULL;
+}
+
 static void
 process_utility(COMPAT_UTILITY_PARAMS)
 {
@@ -463,7 +476,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 	PG_FINALLY();
 	{
 		command = this_command.outer;
-		if (command == NULL || command->copied == NULL)
+		if (!copy_waits())
 			unwatch_permissions();
 		if (command == NULL)
 			unwatch_objects();

@@ -166,13 +166,13 @@ policy_cap_to_relation(RingOptions *options, int64 nblocks)
 
 /*
  * The first size of a ring that sizes itself: what buffers_needed() returns if
- * the reader uses one page and one read is in progress.  That is a page, two
- * reads, and the headroom.
+ * the reader uses one page and half a read is ahead.  That is a page, a read
+ * and a half, and the headroom.  The ring grows as soon as more is needed.
  */
 static int
 first_buffers(void)
 {
-	return 1 + 2 * io_combine_limit + param_headroom;
+	return 1 + io_combine_limit + io_combine_limit / 2 + param_headroom;
 }
 
 /*

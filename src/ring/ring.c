@@ -5,7 +5,8 @@
  *	  slots, close it.
  *
  * A ring is the server's BufferAccessStrategy: an array of slots with buffer
- * numbers, and "current", the index of the slot that was taken last.  To read
+ * numbers, and "current", the index of the last slot that was taken or put
+ * off.  To read
  * a block that is not in shared_buffers, the server takes the next slot.  If
  * the slot is empty, a free buffer or a victim of the clock sweep fills it.
  * If the slot has a buffer, the server reuses the buffer if possible.  If not,

@@ -46,7 +46,7 @@ typedef struct RingAhead
 								 * an upper bound */
 	int			nreusable;		/* next slots that were found reusable */
 	int			calls_to_skip;	/* next calls that need not look at slots */
-	int64		calls_since_read;	/* calls since current moved */
+	int64		calls_since_read;	/* calls since the server took a slot */
 	int64		calls_to_end_lookahead; /* after this number of calls without
 										 * a read, only one block is pending */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at

@@ -34,8 +34,8 @@
  * all slots in reach, up to the first one that is not reusable as it is.  The
  * next calls look at no slot that was found reusable.  When the pending blocks
  * make a full read, a call looks at all slots of that read once more.  (The
- * blocks may all be found in shared buffers, and then no read comes.  So of the
- * next calls only one looks at slots, in as many as a read has blocks.)
+ * blocks may all be found in shared buffers, and then no read comes.  So after
+ * that one call looks at slots, in as many calls as a read has blocks.)
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -318,12 +318,18 @@ can_put_off(const Ring *ring)
 
 /*
  * The slot n places ahead holds a dirty page whose WAL is not flushed.  Put
- * the page off: exchange its slot with the next one, and move current to that
- * one.  Then the slot that was n + 1 places ahead is n places ahead.
+ * the page off: exchange its slot with the slot right after current, and move
+ * current to that slot.  Then the slot that was n + 1 places ahead is n places
+ * ahead.
  *
  * A page that was put off is looked at again in each revolution.  To limit the
  * cost of these looks, returns false if may_put_off is 0: see MAX_PUT_OFF.
- * Also returns false if slots that look-ahead pins would come into reach.
+ *
+ * Also returns false if this call has put off so many pages that only the
+ * slots of two reads are left before those that look-ahead pins.  The pages of
+ * the last read should stay for a while: see buffers_needed().  (Pages that
+ * earlier calls have put off may lie between the pinned slots.  In that case
+ * pinned slots come into reach, and tend_slot() exchanges them.)
  */
 static bool
 put_off(Ring *ring, int n, Spares *spares)
@@ -332,7 +338,7 @@ put_off(Ring *ring, int n, Spares *spares)
 	int			next = slot_ahead(ring, 1);
 
 	if (ring->wal.may_put_off == 0 ||
-		spares->put_off + reach + slots_pinned_ahead(ring) >= ring->public->nbuffers)
+		spares->put_off + 2 * reach + slots_pinned_ahead(ring) >= ring->public->nbuffers)
 		return false;
 
 	exchange_slots(ring, slot_ahead(ring, n), next);
