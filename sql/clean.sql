@@ -265,13 +265,6 @@ RESET pg_ringctl.mode;
 --
 -- What was counted as read is what EXPLAIN says was read
 --
-CREATE FUNCTION read_by_explain(query text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    plan jsonb;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) ' || query INTO plan;
-    RETURN plan->0->'Plan'->>'Shared Read Blocks';
-END $$;
 CREATE FUNCTION explain_agrees(query text, scan_ring text, slack float DEFAULT 0)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -382,4 +375,4 @@ SELECT count(*) FROM big;
 SELECT relname, ring_buffers >= 32 AS servers_own FROM pg_ringctl_stats ORDER BY relname;
 RESET ALL;
 
-DROP FUNCTION rows_of_small, rows_of_big, walk, read_by_explain, explain_agrees, statistics_agree;
+DROP FUNCTION rows_of_small, rows_of_big, walk, explain_agrees, statistics_agree;

@@ -121,7 +121,6 @@ RESET pg_ringctl.mode;
 CREATE FUNCTION reads_beside_a_scan(last int) RETURNS bigint LANGUAGE plpgsql SET synchronize_seqscans = on AS $$
 DECLARE
     c CURSOR FOR SELECT id FROM big;
-    plan json;
     reads bigint := 0;
 BEGIN
     PERFORM fresh();
@@ -129,8 +128,7 @@ BEGIN
     OPEN c;
     MOVE 4 * 63 + 1 IN c;
     FOR i IN 1 .. 20 LOOP
-        EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT EXISTS (SELECT FROM big)' INTO plan;
-        reads := reads + (plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::bigint;
+        reads := reads + read_by_explain('SELECT EXISTS (SELECT FROM big)');
         MOVE 4 * 16 IN c;
     END LOOP;
     RETURN reads;

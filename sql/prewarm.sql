@@ -280,15 +280,9 @@ SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('empty', 64, workers => 2);
 -- -1 is the same ring for everybody
 SELECT blocks = blocks('big') AS all_blocks, ring_buffers > 0 AS rings FROM pg_ringctl_prewarm('big', -1, workers => 2);
 -- What workers read is in the query's buffer usage.
-CREATE FUNCTION buffers_read() RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    plan json;
-BEGIN
-    PERFORM fresh();
-    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM pg_ringctl_prewarm(''big'', 64, workers => 2)' INTO plan;
-    RETURN (plan->0->'Plan'->>'Shared Read Blocks')::int BETWEEN blocks('big') AND blocks('big') + 200;
-END $$;
-SELECT buffers_read();
+SELECT fresh();
+SELECT read_by_explain('SELECT * FROM pg_ringctl_prewarm(''big'', 64, workers => 2)')
+       BETWEEN blocks('big') AND blocks('big') + 200 AS buffers_read;
 -- A relation that was made, and truncated, in this transaction, and in a
 -- subtransaction of it
 BEGIN;
@@ -377,7 +371,7 @@ SELECT blocks, ring_buffers FROM pg_ringctl_prewarm('big', 64, workers => 2);
 RESET max_parallel_workers;
 SELECT count(*) AS pinned FROM pg_buffercache WHERE pinning_backends > 0;
 
-DROP FUNCTION prewarm, ring_as_scan, with_workers, buffers_read, caught;
+DROP FUNCTION prewarm, ring_as_scan, with_workers, caught;
 DROP FOREIGN DATA WRAPPER regress_nothing CASCADE;
 DROP VIEW a_view;
 DROP TYPE a_type;

@@ -93,6 +93,15 @@ BEGIN
     RETURN result;
 END $$;
 
+-- The number of pages that a query reads, as EXPLAIN counts them.
+CREATE FUNCTION read_by_explain(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    plan jsonb;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) ' || query INTO plan;
+    RETURN plan->0->'Plan'->>'Shared Read Blocks';
+END $$;
+
 CREATE FUNCTION set_mode(mode text) RETURNS void LANGUAGE sql
 BEGIN ATOMIC
     SELECT set_config('pg_ringctl.mode', mode, true);

@@ -34,8 +34,8 @@
  * all slots in reach, up to the first one that is not reusable as it is.  The
  * next calls look at no slot that was found reusable.  When the pending blocks
  * make a full read, a call looks at all slots of that read once more.  (The
- * blocks may all be found in shared buffers, and then no read comes.  So after
- * that one call looks at slots, in as many calls as a read has blocks.)
+ * blocks may all be found in shared buffers, and then no read comes.  If so,
+ * slots are looked at again after as many calls as a read has blocks.)
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -325,11 +325,11 @@ can_put_off(const Ring *ring)
  * A page that was put off is looked at again in each revolution.  To limit the
  * cost of these looks, returns false if may_put_off is 0: see MAX_PUT_OFF.
  *
- * Also returns false if this call has put off so many pages that only the
- * slots of two reads are left before those that look-ahead pins.  The pages of
- * the last read should stay for a while: see buffers_needed().  (Pages that
- * earlier calls have put off may lie between the pinned slots.  In that case
- * pinned slots come into reach, and tend_slot() exchanges them.)
+ * Also returns false if current is only two reads away from the slots that
+ * look-ahead pins, because the pages of the last read should stay for a while:
+ * see buffers_needed().  (Pages that earlier calls have put off may lie between
+ * the pinned slots.  In that case pinned slots come into reach, and tend_slot()
+ * exchanges them.)
  */
 static bool
 put_off(Ring *ring, int n, Spares *spares)
