@@ -44,7 +44,7 @@ CREATE FUNCTION pg_ringctl_prewarm(
     OUT reuses bigint,
     OUT escapes bigint,
     OUT elapsed_time double precision)
-AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_kb'
+AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm(regclass, text, text, text, bigint, bigint, integer, text) IS
@@ -85,7 +85,7 @@ CREATE FUNCTION pg_ringctl_prewarm_all(
     OUT escapes bigint,
     OUT elapsed_time double precision)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_all_kb'
+AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
@@ -126,7 +126,7 @@ CREATE FUNCTION pg_ringctl_prewarm_blocks(
     OUT escapes bigint,
     OUT seek_distance bigint,
     OUT elapsed_time double precision)
-AS 'MODULE_PATHNAME', 'pg_ringctl_prewarm_blocks_kb'
+AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm_blocks(regclass, bigint[], text, integer, text, text) IS
@@ -198,7 +198,7 @@ COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
-COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds; 0 for kind toast';
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
@@ -283,7 +283,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_rings() IS
-'scans that pg_ringctl gives a ring, observes or reads ahead for, fetches of TOAST values, and prewarms, of all sessions, with their rings';
+'readers that run now in any session (scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms), with their rings';
 
 CREATE VIEW pg_ringctl_rings AS
     SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid,
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'scans that pg_ringctl gives a ring, observes or reads ahead for, fetches of TOAST values, and prewarms, one row for each of their processes; without a ring, ring_buffers is 0';
+'readers that run now in any session: scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms; one row for each process; without a ring, ring_buffers is 0';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';
@@ -551,9 +551,9 @@ COMMENT ON VIEW pg_ringctl_pollution IS
 'shared buffers of each relation of all databases, and how many of these are in rings or escaped from rings';
 COMMENT ON COLUMN pg_ringctl_pollution.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_pollution.datname IS 'name of the database; null for relations shared by all databases';
-COMMENT ON COLUMN pg_ringctl_pollution.relid IS 'OID of the relation; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_pollution.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_pollution.relid IS 'OID of the relation; null if it is in another database, or if this session sees no relation with this file';
+COMMENT ON COLUMN pg_ringctl_pollution.schemaname IS 'name of the schema that the relation is in; null if relid is';
+COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if relid is';
 COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s file';
 COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';

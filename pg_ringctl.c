@@ -136,7 +136,8 @@ define_scan_params(void)
 	DefineCustomIntVariable("pg_ringctl.scan_ring",
 							"Sets the size of the ring of shared buffers that a scan reads through.",
 							"-1 means that the size is chosen for you; 0 means no ring: "
-							"the relation is read into shared buffers like a small one.",
+							"the relation is read into shared buffers like a small one. "
+							"Any other size is at least 64 kB.",
 							&param_scan_ring, -1, -1, RING_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, check_scan_ring, NULL, NULL);
 
@@ -216,7 +217,8 @@ define_system_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.max_ring",
 							"Sets the largest size of a ring, whether the size is asked for or chosen.",
-							"-1 means the server's limit, an eighth of shared buffers. No ring has more than half of shared buffers.",
+							"-1 means the server's limit, an eighth of shared buffers. Any other size is at least 64 kB. "
+							"No ring has more than half of shared buffers.",
 							&param_max_ring, -1, -1, RING_MAX_KB,
 							PGC_SUSET, GUC_UNIT_KB, check_max_ring, NULL, NULL);
 
@@ -238,7 +240,7 @@ define_system_params(void)
 							"Sets the limit of the shared memory that all sessions use together.",
 							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
 							"The limit is fixed when the first session needs the memory. "
-							"There is always room for 2 MB more than the places of all processes take, even if that exceeds the limit. "
+							"It is never less than what the places of all processes take, plus 2 MB. "
 							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB until its transaction ends. "
 							"The present value of this parameter also limits all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,

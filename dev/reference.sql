@@ -160,11 +160,10 @@ END $$;
 \echo
 \echo 'Every parameter, function, view and column that pg_ringctl has; the [guide](guide.md) says what they are for. Sizes of'
 \echo 'rings are given as `pg_ringctl.scan_ring` takes them, `''4MB''`, or as a number of kB. Times are in milliseconds.'
-\echo '`schemaname` and `relname` are null for relations of other databases. A function with an argument that is null returns'
-\echo 'null, or no rows. `pg_ringctl_set_policy()` and the functions that prewarm are different: for them null is an error'
-\echo '(22004), unless it is the default of the argument; but a prewarm of a null relation returns null, or no rows. A function'
-\echo 'that reads a relation checks the privileges on it as pg_prewarm does. `dev/reference.sql` makes this page from the'
-\echo 'comments in the catalog.'
+\echo '`schemaname` and `relname` are null for relations of other databases. If an argument is null, a function returns null,'
+\echo 'or no rows. But for `pg_ringctl_set_policy()` and the functions that prewarm, a null that is not the argument''s default'
+\echo 'is an error (22004), except for the relation to prewarm. A function that reads a relation checks the privileges on it as'
+\echo 'pg_prewarm does. `dev/reference.sql` makes this page from the comments in the catalog.'
 \echo
 \echo '## Parameters'
 SELECT format(E'\n### `%s` (%s)\n\n%s\n\nDefault: `%s`%s. %s', name, vartype, concat_ws(' ', short_desc, extra_desc),

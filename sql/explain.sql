@@ -86,8 +86,9 @@ SELECT * FROM explain('SELECT * FROM hot h, small s WHERE h.id < 0 AND s.v = h.v
 SELECT * FROM explain('SELECT * FROM small WHERE current_setting(''block_size'') = ''0''');
 SELECT * FROM explain('SELECT * FROM small LIMIT 0', 'ANALYZE, RING, FORMAT yaml');
 SELECT * FROM explain('SELECT * FROM big LIMIT 0');
--- One that is left while the server still reads its first blocks
+-- One that never begins, and would be left to the server's ring; and one that is left while the server still reads its first blocks
 RESET pg_ringctl.scan_ring;
+SELECT * FROM explain('SELECT * FROM hot LIMIT 0');
 SELECT * FROM explain('SELECT FROM big LIMIT 1');
 SELECT ring FROM rings('SELECT FROM big LIMIT 1');
 SET pg_ringctl.scan_ring = '1MB';

@@ -36,14 +36,14 @@ typedef enum RingSource
  * ahead without a ring counts its reads as fills.
  *
  *	blks_read		blocks read into a slot of the ring
- *	fills			reads into an empty slot
+ *	fills			reads into an empty slot, or one whose page had gone
  *	reuses			reads into the buffer that the slot held
  *	escapes_pinned	reads into a slot whose pinned buffer was replaced
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
  *	escapes_adopted reads into a slot whose buffer was replaced because
  *					its page is also used outside the ring
- *	slots_lost		slots whose buffer was given to another page; unless the
- *					ring only observes, they do not hold that buffer any more
+ *	slots_lost		slots whose buffer was given to another page; the ring
+ *					empties such a slot, unless it only observes
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended or changed its direction
  *	wal_flushes		times that we flushed WAL for the ring

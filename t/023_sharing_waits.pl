@@ -297,7 +297,7 @@ sub several_that_stand_still
 		$rears[$n] = session($node);
 		my $pid = pid_of($rears[$n]);
 		start_query($rears[$n],
-			"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, '0', '10 s')"
+			"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, '0', '2 min')"
 		);
 		wait_at_gate($node, $pid);
 	}

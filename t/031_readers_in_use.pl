@@ -92,7 +92,7 @@ sub copy_and_meanwhile
 	unlink $file, $gate;
 	# A cancel must not end the program.
 	start_query($session,
-		"COPY $table TO PROGRAM 'trap \"\" INT; while ! test -e $gate; do sleep 0.1; done; cat > $file'"
+		"COPY $table TO PROGRAM 'trap \"\" INT; while ! test -e $gate && kill -0 \$PPID; do sleep 0.1; done; cat > $file'"
 	);
 	$node->poll_query_until('postgres',
 		q(SELECT tuples_processed > 0 FROM pg_stat_progress_copy))

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * faults.h
- *	  Let the n-th request for memory, or for something that needs memory, fail.
+ *	  Let the n-th request for memory, or for what needs memory, fail.
  *
- * t/018_faults.pl compiles the library with this in front of every file.  After
- * SET faults.at = n, our n-th call of one of the functions below raises an error
- * instead.  If n is 0, no call fails.
+ * t/018_faults.pl compiles the library with this in front of every file.
+ * After SET faults.at = n, our n-th call of one of the functions below raises
+ * an error instead.  If n is 0, no call fails.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -59,18 +59,17 @@ struct HeapAmSwap
 	dlist_node	node;
 	Relation	rel;
 	Oid			relid;
-	ScanBegunMtd scan_begun;	/* a catch of a scan: to be called with it */
+	ScanBegunMtd scan_begun;	/* a catch of a scan: called with that scan */
 	Portal		portal;			/* a catch of a scan: portal that must be
 								 * active when the scan begins */
-	InsertBegunMtd insert_begun;	/* a catch of an insertion: to be called
-									 * with its state */
+	InsertBegunMtd insert_begun;	/* a catch of an insertion: called with
+									 * its state */
 	uint64		number;			/* a catch: its number; catches are numbered
 								 * from 1 as they are made */
-	BeforeFetchMtd before_fetch;	/* a hold: to be called for each tuple */
+	BeforeFetchMtd before_fetch;	/* a hold: called for each tuple */
 	void	   *arg;
-	ResourceOwner owner;		/* a hold: owner of the reference; NULL if
-								 * that was given back */
-	bool		over;			/* a hold: heap's routine was put back */
+	ResourceOwner owner;		/* a hold: owner of the reference; NULL if the
+								 * hold has ended and that was given back */
 };
 
 static const TableAmRoutine *heap = NULL;
@@ -123,13 +122,8 @@ drop_catch(HeapAmSwap *swap)
 static void
 end_hold(HeapAmSwap *swap)
 {
-	if (!swap->over)
-	{
-		dlist_delete(&swap->node);
-		swap->over = true;
-		swap_back(swap->rel);
-	}
-	unwatch_drops();
+	dlist_delete(&swap->node);
+	swap_back(swap->rel);
 }
 
 /* End a hold, and give its reference back. */
@@ -138,9 +132,9 @@ let_go(HeapAmSwap *swap)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
-	end_hold(swap);
 	if (swap->owner == NULL)
-		return;
+		return;					/* the hold has ended already */
+	end_hold(swap);
 	CurrentResourceOwner = swap->owner;
 	RelationDecrementReferenceCount(swap->rel);
 	CurrentResourceOwner = owner;
@@ -500,6 +494,7 @@ void
 heap_am_release(HeapAmSwap *swap)
 {
 	let_go(swap);
+	unwatch_drops();
 	pfree(swap);
 }
 
@@ -510,6 +505,8 @@ heap_am_release(HeapAmSwap *swap)
 void
 heap_am_forget(HeapAmSwap *swap)
 {
-	end_hold(swap);
+	if (swap->owner != NULL)
+		end_hold(swap);
+	unwatch_drops();
 	pfree(swap);
 }

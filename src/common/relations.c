@@ -251,18 +251,6 @@ relations_is_leaf(Oid relid, bool tell)
 }
 
 /*
- * Raise an error if this relation, which is not partitioned, has no storage
- * that we can read.
- */
-static void
-check_leaf(Relation rel)
-{
-	check_kind_has_storage(rel);
-	relations_check_buffers(rel, false);
-	relations_check_present(rel);
-}
-
-/*
  * relations_leaves
  *		Returns a palloc'd list of OIDs: if the relation is partitioned, those
  *		of its partitions that have storage and can be read here; otherwise
@@ -290,7 +278,9 @@ relations_leaves(Oid relid, const char *function, bool shared)
 
 	if (relkind != RELKIND_PARTITIONED_TABLE && relkind != RELKIND_PARTITIONED_INDEX)
 	{
-		check_leaf(rel);
+		check_kind_has_storage(rel);
+		relations_check_buffers(rel, false);
+		relations_check_present(rel);
 		relations_notice_children(rel, function);
 		leaves = list_make1_oid(relid);
 	}

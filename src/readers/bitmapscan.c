@@ -18,9 +18,9 @@
  * if the size of the ring is set.  N is the threshold, but at most a quarter
  * of the pool.  The processes of a parallel query divide it; in each process,
  * N is less by what earlier scans of the query have left.  Pages that are
- * found in the pool do not count.  So each time a scan is repeated, it finds
- * the pages that it has left before, and leaves others, until all its pages
- * are in the pool if there is room for them.
+ * found in the pool do not count.  So a scan that is repeated finds the pages
+ * that it left before, and leaves more of them.  If there is room, all its
+ * pages are in the pool in the end.
  *
  * The expected number of blocks is computed from the planner's estimate of the
  * rows of the bitmap, by the formula that compute_bitmap_pages() has for a

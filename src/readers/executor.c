@@ -61,8 +61,8 @@ relation_exclusion(const PlanState *ps)
  * The nodes that are taken, and what is called for their first rows.  For
  * nodes that scan a relation, also why a node is excluded, and how many blocks
  * it is expected to read.  exclusion is NULL if the node scans no relation.
- * expected_blocks is NULL if the node is expected to read all blocks; for a TID
- * range scan, EXPLAIN looks at the range itself.
+ * expected_blocks is NULL if the node is expected to read all blocks.  (For a
+ * TID range scan, EXPLAIN looks at the range itself.)
  */
 static const struct
 {

@@ -103,8 +103,8 @@ typedef struct IndexFetch
 	bool		reads_ahead;	/* false: it only reads through a ring */
 	int64		fetches;		/* tuples fetched in this pass, including this
 								 * one */
-	int64		misses;			/* pages missed in this pass, or since they
-								 * were counted anew (B, D) */
+	int64		misses;			/* pages read in this pass, ahead or not, or
+								 * since they were counted anew (B, D) */
 	ScanReader *reader;			/* NULL until a pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;
@@ -241,14 +241,6 @@ begin_stream(IndexFetch *fetch, const BTScanPosData *pos)
 	MemoryContextSwitchTo(oldcontext);
 }
 
-/* Stop reading ahead until enough pages have been missed again. */
-static void
-pause_reading_ahead(IndexFetch *fetch)
-{
-	end_stream(fetch);
-	fetch->misses = 0;
-}
-
 /* --- A fetch --- */
 
 /*
@@ -297,17 +289,18 @@ buffer_ahead(IndexFetch *fetch, BlockNumber block)
 
 	if (!BTScanPosIsValid(*pos))
 		return InvalidBuffer;
-	if (fetch->stream != NULL && !goes_on(fetch, pos))
+	if (fetch->stream == NULL || !goes_on(fetch, pos))
 	{
-		if (pos->currPage == fetch->ahead->leaf || fetch->misses == fetch->misses_at_leaf)
+		if (fetch->stream != NULL && (pos->currPage == fetch->ahead->leaf ||
+									  fetch->misses == fetch->misses_at_leaf))
 		{
-			pause_reading_ahead(fetch);
+			/* pause until enough pages have been missed again */
+			end_stream(fetch);
+			fetch->misses = 0;
 			return InvalidBuffer;
 		}
 		begin_stream(fetch, pos);
 	}
-	else if (fetch->stream == NULL)
-		begin_stream(fetch, pos);
 
 	fetch->ahead->last_item = pos->itemIndex;
 	buffer = take_buffer(fetch, pos->itemIndex, block);
@@ -386,10 +379,10 @@ has_mark(const IndexFetch *fetch)
 /*
  * The scan ends, is rescanned, or goes back to a mark.
  *
- * A merge join may go back to its mark after each row.  So if a scan with a
- * mark only reads through a ring, its misses are not counted anew: otherwise
- * it might never miss enough pages from one mark to the next to use the ring
- * again.
+ * A merge join may go back to its mark after each row.  If the misses were
+ * counted anew each time, a scan that only reads through a ring might never
+ * miss enough pages to use it again.  So if such a scan has a mark, its misses
+ * are kept.
  */
 static void
 our_index_fetch_reset(IndexFetchTableData *scan)

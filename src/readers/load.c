@@ -118,8 +118,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 
 	ring_watch(ring);
 	result->ring_buffers = ring_public(ring)->nbuffers;
+	ring_count_unringed(ring, blocks_read() - read_before);
 	result->counts = *ring_counts(ring);
-	result->blks_read = result->ring_buffers > 0 ? result->counts.blks_read :
-		blocks_read() - read_before;
 	reader_end(reader);
 }

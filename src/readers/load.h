@@ -16,10 +16,10 @@
 typedef struct LoadResult
 {
 	int64		blocks;			/* blocks read, or found in shared buffers */
-	int64		blks_read;		/* blocks read */
 	int			ring_buffers;	/* size of the ring at the end, or sum of the
 								 * rings of all processes; 0: none */
-	RingCounts	counts;			/* what the ring did */
+	RingCounts	counts;			/* what the ring did; without a ring, only
+								 * what was read */
 } LoadResult;
 
 extern void load_blocks(Relation rel, ForkNumber forknum,

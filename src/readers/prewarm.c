@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "common/arguments.h"
 #include "common/results.h"
 #include "compat.h"
@@ -29,10 +30,10 @@
 #include "storage/smgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(pg_ringctl_prewarm);
-PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_kb);
 
 typedef enum PrewarmMode
 {
@@ -61,32 +62,29 @@ static const struct config_enum_entry modes[] = {
 	{NULL, 0, false}
 };
 
-static int
-check_ring(int64 kb)
-{
-	return args_check_ring("ring", kb,
-						   "-1 is the ring that a sequential scan would get, or, if that is the server's own, one that sizes itself; 0 is no ring.");
-}
-
 /*
- * prewarm_ring_of_text, prewarm_ring_of_kb
+ * prewarm_get_ring
  *		The size in kB of the ring that the argument with this number asks for.
- *		The argument is text with the syntax of pg_ringctl.scan_ring, or a
- *		number of kB.  Raises an error (22023) if the argument is not valid.
+ *		Each function that prewarms is declared twice: the argument is text
+ *		with the syntax of pg_ringctl.scan_ring, or a number of kB.  Raises an
+ *		error if the argument is null (22004) or not valid (22023).
  */
 int
-prewarm_ring_of_text(FunctionCallInfo fcinfo, int argno)
+prewarm_get_ring(FunctionCallInfo fcinfo, int argno)
 {
-	args_check_not_null(fcinfo, argno, "ring");
-	return check_ring(args_parse_size("ring", text_to_cstring(PG_GETARG_TEXT_PP(argno)),
-									  GUC_UNIT_KB));
-}
+	Oid		   *types;
+	int			ntypes;
+	int64		kb;
 
-int
-prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno)
-{
 	args_check_not_null(fcinfo, argno, "ring");
-	return check_ring(PG_GETARG_INT64(argno));
+	(void) get_func_signature(fcinfo->flinfo->fn_oid, &types, &ntypes);
+	Assert(argno < ntypes);
+	if (types[argno] == TEXTOID)
+		kb = args_parse_size("ring", text_to_cstring(PG_GETARG_TEXT_PP(argno)), GUC_UNIT_KB);
+	else
+		kb = PG_GETARG_INT64(argno);
+	return args_check_ring("ring", kb,
+						   "-1 is the ring that a sequential scan would get, or, if that is the server's own, one that sizes itself; 0 is no ring.");
 }
 
 /*
@@ -95,14 +93,13 @@ prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno)
  *		Raises an error if an argument is null (22004) or not valid (22023).
  */
 void
-prewarm_get_options(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument,
-					int ring_argno, int workers_argno, int fit_argno,
-					PrewarmOptions *options)
+prewarm_get_options(FunctionCallInfo fcinfo, int ring_argno, int workers_argno,
+					int fit_argno, PrewarmOptions *options)
 {
 	args_check_not_null(fcinfo, workers_argno, "workers");
 	args_check_not_null(fcinfo, fit_argno, "fit");
 
-	options->ring_kb = ring_of_argument(fcinfo, ring_argno);
+	options->ring_kb = prewarm_get_ring(fcinfo, ring_argno);
 	options->workers = PG_GETARG_INT32(workers_argno);
 	options->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(fit_argno)));
 	args_check_between("workers", options->workers,
@@ -226,7 +223,7 @@ get_range(PrewarmJob *job, FunctionCallInfo fcinfo)
  * first.
  */
 static void
-get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 {
 	PrewarmOptions *options = &job->options;
 
@@ -235,7 +232,7 @@ get_job(PrewarmJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argumen
 	job->mode = args_parse_choice("mode", text_to_cstring(PG_GETARG_TEXT_PP(2)), modes);
 	job->forknum = forkname_to_number(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 
-	prewarm_get_options(fcinfo, ring_of_argument, 1, 6, 7, options);
+	prewarm_get_options(fcinfo, 1, 6, 7, options);
 	check_mode(job->mode, options);
 	prewarm_check_enabled(options->ring_kb);
 
@@ -369,8 +366,8 @@ prewarm_put_result(const LoadResult *result, double elapsed_time, Datum *values)
 	const RingCounts *counts = &result->counts;
 
 	values[0] = Int64GetDatum(result->blocks);
-	values[1] = Int64GetDatum(result->blocks - result->blks_read);
-	values[2] = Int64GetDatum(result->blks_read);
+	values[1] = Int64GetDatum(result->blocks - result->counts.blks_read);
+	values[2] = Int64GetDatum(result->counts.blks_read);
 	values[3] = Int32GetDatum(result->ring_buffers);
 	values[4] = Int64GetDatum(counts->reuses);
 	values[5] = Int64GetDatum(counts->escapes_pinned + counts->escapes_dirty +
@@ -394,26 +391,6 @@ make_result(TupleDesc tupdesc, PrewarmMode mode, const LoadResult *result,
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
 }
 
-/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
-static Datum
-prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
-{
-	PrewarmJob	job = {0};
-	TupleDesc	tupdesc;
-	double		elapsed_time;
-
-	ring_require_server();
-	tupdesc = results_row_type(fcinfo, PREWARM_RESULT_COLUMNS);
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-
-	get_job(&job, fcinfo, ring_of_argument);
-
-	elapsed_time = progress_run(COMMAND_PREWARM, PG_GETARG_OID(0), read_job, &job);
-	relations_close(&job.open);
-	return make_result(tupdesc, job.mode, &job.result, elapsed_time);
-}
-
 /*
  * pg_ringctl_prewarm(relation regclass, ring text, mode text, fork text,
  *					  first_block bigint, last_block bigint, workers integer,
@@ -435,11 +412,18 @@ prewarm(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 Datum
 pg_ringctl_prewarm(PG_FUNCTION_ARGS)
 {
-	return prewarm(fcinfo, prewarm_ring_of_text);
-}
+	PrewarmJob	job = {0};
+	TupleDesc	tupdesc;
+	double		elapsed_time;
 
-Datum
-pg_ringctl_prewarm_kb(PG_FUNCTION_ARGS)
-{
-	return prewarm(fcinfo, prewarm_ring_of_kb);
+	ring_require_server();
+	tupdesc = results_row_type(fcinfo, PREWARM_RESULT_COLUMNS);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+
+	get_job(&job, fcinfo);
+
+	elapsed_time = progress_run(COMMAND_PREWARM, PG_GETARG_OID(0), read_job, &job);
+	relations_close(&job.open);
+	return make_result(tupdesc, job.mode, &job.result, elapsed_time);
 }

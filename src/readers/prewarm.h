@@ -28,16 +28,11 @@ typedef struct PrewarmOptions
 	FitAction	fit;
 } PrewarmOptions;
 
-/* Gets the size of a ring in kB from the argument with this number. */
-typedef int (*RingOfArgument) (FunctionCallInfo fcinfo, int argno);
-
-extern int	prewarm_ring_of_text(FunctionCallInfo fcinfo, int argno);
-extern int	prewarm_ring_of_kb(FunctionCallInfo fcinfo, int argno);
+extern int	prewarm_get_ring(FunctionCallInfo fcinfo, int argno);
 extern void prewarm_check_enabled(int ring_kb);
 extern void prewarm_check_block(Relation rel, ForkNumber forknum, int64 block,
 								int64 nblocks, const char *which);
-extern void prewarm_get_options(FunctionCallInfo fcinfo,
-								RingOfArgument ring_of_argument, int ring_argno,
+extern void prewarm_get_options(FunctionCallInfo fcinfo, int ring_argno,
 								int workers_argno, int fit_argno,
 								PrewarmOptions *options);
 extern void prewarm_adapt_options(PrewarmOptions *options, Relation rel);

@@ -28,7 +28,6 @@
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_all);
-PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_all_kb);
 
 /* Raise an error if the relation is not a table. */
 static void
@@ -42,7 +41,7 @@ check_table(Relation rel)
 				 errmsg("relation \"%s\" is not a table", RelationGetRelationName(rel)),
 				 errdetail_relkind_not_supported(relkind),
 				 RELKIND_HAS_STORAGE(relkind) ?
-				 errhint("Name a table, a partitioned table, or a materialized view; \"%s\" reads whatever else has storage.",
+				 errhint("Name a table, a partitioned table, or a materialized view. For other relations with storage, use \"%s\".",
 						 "pg_ringctl_prewarm") :
 				 errhint("Name a table, a partitioned table, or a materialized view.")));
 }
@@ -176,28 +175,6 @@ read_parts(void *arg)
 	fit_report_left_out(&fit);
 }
 
-/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
-static Datum
-prewarm_all(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
-{
-	AllJob		job;
-	List	   *kinds;
-
-	ring_require_server();
-	job.rsinfo = results_begin_set(fcinfo, 1 + PREWARM_RESULT_COLUMNS);
-	if (PG_ARGISNULL(0))
-		return (Datum) 0;
-
-	prewarm_get_options(fcinfo, ring_of_argument, 1, 3, 4, &job.options);
-	prewarm_check_enabled(job.options.ring_kb);
-	args_check_not_null(fcinfo, 2, "parts");
-	kinds = parts_parse(PG_GETARG_ARRAYTYPE_P(2));
-	job.parts = get_parts(PG_GETARG_OID(0), kinds, &job.options);
-
-	progress_run(COMMAND_PREWARM_ALL, PG_GETARG_OID(0), read_parts, &job);
-	return (Datum) 0;
-}
-
 /*
  * pg_ringctl_prewarm_all(relation regclass, ring text, parts text[],
  *						  workers integer, fit text)
@@ -209,11 +186,20 @@ prewarm_all(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 Datum
 pg_ringctl_prewarm_all(PG_FUNCTION_ARGS)
 {
-	return prewarm_all(fcinfo, prewarm_ring_of_text);
-}
+	AllJob		job;
+	List	   *kinds;
 
-Datum
-pg_ringctl_prewarm_all_kb(PG_FUNCTION_ARGS)
-{
-	return prewarm_all(fcinfo, prewarm_ring_of_kb);
+	ring_require_server();
+	job.rsinfo = results_begin_set(fcinfo, 1 + PREWARM_RESULT_COLUMNS);
+	if (PG_ARGISNULL(0))
+		return (Datum) 0;
+
+	prewarm_get_options(fcinfo, 1, 3, 4, &job.options);
+	prewarm_check_enabled(job.options.ring_kb);
+	args_check_not_null(fcinfo, 2, "parts");
+	kinds = parts_parse(PG_GETARG_ARRAYTYPE_P(2));
+	job.parts = get_parts(PG_GETARG_OID(0), kinds, &job.options);
+
+	progress_run(COMMAND_PREWARM_ALL, PG_GETARG_OID(0), read_parts, &job);
+	return (Datum) 0;
 }

@@ -33,7 +33,6 @@
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_blocks);
-PG_FUNCTION_INFO_V1(pg_ringctl_prewarm_blocks_kb);
 
 #define BLOCKS_RESULT_COLUMNS	(1 + PREWARM_RESULT_COLUMNS)
 
@@ -119,14 +118,14 @@ check_list(BlocksJob *job)
  * correct first.
  */
 static void
-get_job(BlocksJob *job, FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
+get_job(BlocksJob *job, FunctionCallInfo fcinfo)
 {
 	args_check_not_null(fcinfo, 1, "blocks");
 	args_check_not_null(fcinfo, 3, "window_blocks");
 	args_check_not_null(fcinfo, 4, "reorder");
 	args_check_not_null(fcinfo, 5, "fit");
 
-	job->ring_kb = ring_of_argument(fcinfo, 2);
+	job->ring_kb = prewarm_get_ring(fcinfo, 2);
 	job->window = PG_GETARG_INT32(3);
 	job->mode = args_parse_choice("reorder", text_to_cstring(PG_GETARG_TEXT_PP(4)), reorder_modes);
 	job->fit = fit_parse(text_to_cstring(PG_GETARG_TEXT_PP(5)));
@@ -247,27 +246,6 @@ make_result(TupleDesc tupdesc, const LoadResult *result, int64 seek_distance,
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, values, nulls));
 }
 
-/* What both SQL functions do; ring_of_argument() gets the size of the ring. */
-static Datum
-prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
-{
-	BlocksJob	job = {0};
-	TupleDesc	tupdesc;
-	double		elapsed_time;
-
-	ring_require_server();
-	tupdesc = results_row_type(fcinfo, BLOCKS_RESULT_COLUMNS);
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-
-	get_job(&job, fcinfo, ring_of_argument);
-
-	elapsed_time = progress_run(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0),
-								buffer_blocks, &job);
-	relations_close(&job.open);
-	return make_result(tupdesc, &job.result, job.seek_distance, elapsed_time);
-}
-
 /*
  * pg_ringctl_prewarm_blocks(relation regclass, blocks bigint[],
  *							 ring text, window_blocks integer,
@@ -284,11 +262,19 @@ prewarm_blocks(FunctionCallInfo fcinfo, RingOfArgument ring_of_argument)
 Datum
 pg_ringctl_prewarm_blocks(PG_FUNCTION_ARGS)
 {
-	return prewarm_blocks(fcinfo, prewarm_ring_of_text);
-}
+	BlocksJob	job = {0};
+	TupleDesc	tupdesc;
+	double		elapsed_time;
 
-Datum
-pg_ringctl_prewarm_blocks_kb(PG_FUNCTION_ARGS)
-{
-	return prewarm_blocks(fcinfo, prewarm_ring_of_kb);
+	ring_require_server();
+	tupdesc = results_row_type(fcinfo, BLOCKS_RESULT_COLUMNS);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+
+	get_job(&job, fcinfo);
+
+	elapsed_time = progress_run(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0),
+								buffer_blocks, &job);
+	relations_close(&job.open);
+	return make_result(tupdesc, &job.result, job.seek_distance, elapsed_time);
 }

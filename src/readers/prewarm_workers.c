@@ -25,8 +25,8 @@
  * lock group, so that a worker gets the lock that its leader holds even while
  * another session waits for an exclusive lock.  They run in a copy of the
  * leader's transaction.  Their errors become errors of the leader.  If the
- * leader's transaction fails, for whatever reason, the workers end before it
- * does.
+ * leader's transaction fails, for whatever reason, the workers end before the
+ * transaction does.
  *
  * Chunks come from one counter.  Chunks are long, so that each process reads
  * sequentially, and get shorter towards the end of the range, so that all
@@ -198,7 +198,6 @@ static void
 add_result(LoadResult *sum, const LoadResult *result)
 {
 	sum->blocks += result->blocks;
-	sum->blks_read += result->blks_read;
 	sum->ring_buffers += result->ring_buffers;
 	ring_add_counts(&sum->counts, &result->counts);
 }

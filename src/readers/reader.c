@@ -113,7 +113,7 @@ count_reader(const Reader *reader)
 	counters.ring_buffers_max = ring->nbuffers_max;
 	counters.elapsed_ms = INSTR_TIME_GET_MILLISEC(reader->elapsed);
 	counters.last_scan = GetCurrentTimestamp();
-	stats_add(reader->kind, reader->relid, &counters);
+	stats_add(reader->info.kind, reader->info.relid, &counters);
 }
 
 /*
@@ -148,15 +148,15 @@ finish_reader(Reader *reader, bool failed)
 
 /* Set what other sessions see of the reader, except for its present pass. */
 static void
-set_info(Reader *reader, const RingOptions *options)
+set_info(Reader *reader, ReaderKind kind, Oid relid, RingSource source)
 {
 	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
 
 	reader->info.leader_pid = leader ? leader->pid : 0;
-	reader->info.datid = relations_database(reader->relid);
-	reader->info.relid = reader->relid;
-	reader->info.kind = reader->kind;
-	reader->info.source = options->source;
+	reader->info.datid = relations_database(relid);
+	reader->info.relid = relid;
+	reader->info.kind = kind;
+	reader->info.source = source;
 }
 
 /*
@@ -190,16 +190,13 @@ void
 reader_begin(Reader *reader, ReaderKind kind, Oid relid,
 			 const RingOptions *options)
 {
-	reader->kind = kind;
-	reader->relid = relid;
-
 	reader_lend_finished();
 	shared_try(attach_shared, NULL);
 	/* A reader without a ring is not counted: see count_reader(). */
 	if (options->nbuffers > 0)
 		stats_prepare(kind, relid);
 	reader->ringid = live_new_ringid();
-	set_info(reader, options);
+	set_info(reader, kind, relid, options->source);
 	reader->ring = ring_create(options);
 	reader_start_clock(reader);
 }
@@ -271,14 +268,13 @@ reader_failed(Datum res)
  *
  * When the session's next reader begins, lend() of this reader is called.  If
  * the reader has got all its blocks, lend() lends the ring (ring_lend()) and
- * returns true.
+ * calls this function again.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
 {
-	if (reader->may_lend)
-		dlist_delete(&reader->lend_node);
-	reader->may_lend = may_lend;
+	if (!dlist_node_is_detached(&reader->lend_node))
+		dlist_delete_thoroughly(&reader->lend_node);
 	if (may_lend)
 		dlist_push_head(&may_lend_list, &reader->lend_node);
 }
@@ -303,8 +299,7 @@ reader_lend_finished(void)
 	{
 		Reader	   *reader = dlist_container(Reader, lend_node, iter.cur);
 
-		if (reader->lend(reader))
-			reader_may_lend(reader, false);
+		reader->lend(reader);
 		if (++looked_at == MAX_LOOKED_AT)
 			break;
 	}

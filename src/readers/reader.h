@@ -24,17 +24,14 @@
 typedef struct Reader
 {
 	dlist_node	node;			/* for the creator's use */
-	ReaderKind	kind;
-	Oid			relid;
 	Ring	   *ring;
 	LiveInfo	info;			/* what other sessions see of the reader */
 	uint64		ringid;
 	ResourceOwner owner;		/* ends the reader if the query fails */
 	void		(*failed) (struct Reader *reader);	/* the query failed */
 	void		(*finished) (struct Reader *reader);	/* counts are final */
-	bool		(*lend) (struct Reader *reader);	/* see reader_may_lend() */
-	dlist_node	lend_node;		/* in the session's list */
-	bool		may_lend;		/* is it in that list? */
+	void		(*lend) (struct Reader *reader);	/* see reader_may_lend() */
+	dlist_node	lend_node;		/* in the session's list, if it may lend */
 	int64		scans;			/* passes that this process counts as scans */
 	int64		workers;		/* passes, in a parallel worker */
 	bool		running;		/* is its clock running? */

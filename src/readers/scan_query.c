@@ -154,27 +154,29 @@ query_may_leave(const ScanReader *reader, int64 blocks)
 
 /*
  * query_set_running
- *		Note whether the reader is in a pass.
+ *		The reader is in a pass from now on, or in none.  To be called before
+ *		reader->pass is changed.
  */
 void
 query_set_running(ScanReader *reader, bool now_running)
 {
-	if (now_running && !reader->running)
+	bool		was_running = reader->pass != PASS_IDLE;
+
+	if (now_running && !was_running)
 		dlist_push_tail(&reader->query->running, &reader->running_node);
-	else if (!now_running && reader->running)
+	else if (!now_running && was_running)
 		dlist_delete(&reader->running_node);
-	reader->running = now_running;
 }
 
 /*
  * query_remove_reader
- *		Take the reader out of its query's lists.  If it is the last one,
- *		forget the query.
+ *		Take the reader, which is in no pass, out of its query.  If it is the
+ *		last one, forget the query.
  */
 void
 query_remove_reader(ScanReader *reader)
 {
-	query_set_running(reader, false);
+	Assert(reader->pass == PASS_IDLE);
 	dlist_delete(&reader->reader.node);
 	if (dlist_is_empty(&reader->query->readers))
 		forget_query(reader->query);
@@ -185,7 +187,8 @@ query_remove_reader(ScanReader *reader)
  *		The reader of a node of a running query; NULL if it has none.
  *
  * EXPLAIN calls this for all nodes of a plan, mostly in the order in which the
- * readers were made.  So the search begins where the last one ended.
+ * readers were made.  So the reader that was found moves to the end: then the
+ * next one is in front.
  */
 ScanReader *
 scan_find_reader(const PlanState *ps)
@@ -201,15 +204,7 @@ scan_find_reader(const PlanState *ps)
 
 		if (reader->node == ps)
 		{
-			/* the next search begins with the reader after this one */
-			dlist_head *head = &query->readers;
-
-			while (dlist_tail_node(head) != &reader->reader.node)
-			{
-				dlist_node *first = dlist_pop_head_node(head);
-
-				dlist_push_tail(head, first);
-			}
+			dlist_move_tail(&query->readers, &reader->reader.node);
 			return reader;
 		}
 	}
@@ -241,14 +236,15 @@ scan_set_running(const EState *estate, bool now_running)
 
 /*
  * scan_leave_query
- *		The query's streams are about to end, and its scans are about to be
- *		freed.  From now on its readers must not use them.  Returns the
- *		readers, for scan_end_query(); NULL if there are none.
+ *		The streams of a query or utility command are about to end, and its
+ *		scans are about to be freed.  From now on its readers must not use
+ *		them.  Returns the readers, for scan_end_query(); NULL if there are
+ *		none.
  */
 QueryScans *
-scan_leave_query(const EState *estate)
+scan_leave_query(const void *owner)
 {
-	QueryScans *query = find_query(estate);
+	QueryScans *query = find_query(owner);
 	dlist_iter	iter;
 
 	if (query == NULL)
@@ -285,12 +281,5 @@ scan_end_query(QueryScans *query)
 void
 scan_end_command(const void *command)
 {
-	QueryScans *query = find_query(command);
-	dlist_iter	iter;
-
-	if (query == NULL)
-		return;
-	dlist_foreach(iter, &query->readers)
-		scan_leave_reader_of_command(dlist_container(ScanReader, reader.node, iter.cur));
-	scan_end_query(query);
+	scan_end_query(scan_leave_query(command));
 }

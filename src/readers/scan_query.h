@@ -17,7 +17,7 @@ extern int	scan_nqueries;
 
 extern ScanReader *scan_find_reader(const PlanState *ps);
 extern void scan_set_running(const EState *estate, bool now_running);
-extern QueryScans *scan_leave_query(const EState *estate);
+extern QueryScans *scan_leave_query(const void *owner);
 extern void scan_end_query(QueryScans *query);
 extern void scan_end_command(const void *command);
 

@@ -76,6 +76,7 @@ scan_init_readers(void)
 static void
 set_pass(ScanReader *reader, PassState pass)
 {
+	query_set_running(reader, pass != PASS_IDLE);
 	reader->pass = pass;
 	reader_may_lend(&reader->reader, pass == PASS_ASKED_ALL && reader->node != NULL);
 }
@@ -124,18 +125,16 @@ note_consumed(ScanReader *reader)
 }
 
 /* Called when another reader is about to begin: see reader_may_lend(). */
-static bool
+static void
 lend_if_drained(Reader *asked_all)
 {
 	ScanReader *reader = (ScanReader *) asked_all;
 
 	if (!is_drained(reader))
-		return false;
+		return;
 	note_consumed(reader);
 	ring_lend(reader->reader.ring);
-	query_set_running(reader, false);
-	reader->pass = PASS_IDLE;
-	return true;
+	set_pass(reader, PASS_IDLE);
 }
 
 /*
@@ -175,15 +174,13 @@ scan_begin_pass(ScanReader *reader)
 		reader->reader.workers++;
 
 	scan_leave_sharing(reader);
-	if (reader->begun)
+	if (scan_has_begun(reader))
 		count_rest_of_pass(reader);
 	set_pass(reader, PASS_READING);
 	reader->direction = scan->rs_dir;
 	reader->reported = scan->rs_startblock;
 	scan_begin_sharing(reader);
-	reader->begun = true;
 	reader_lend_finished();
-	query_set_running(reader, true);
 	reader_start_pass(&reader->reader, blocks_to_scan(reader));
 	reader_start_clock(&reader->reader);
 }
@@ -201,7 +198,6 @@ scan_begin_index_pass(ScanReader *reader)
 	if (IsParallelWorker())
 		reader->reader.workers++;
 	set_pass(reader, PASS_READING);
-	query_set_running(reader, true);
 	reader_start_pass(&reader->reader, reader->expected);
 }
 
@@ -231,9 +227,9 @@ end_asking(ScanReader *reader)
 
 /*
  * scan_note_next_block
- *		The stream asks for this block next; or, if it is invalid, for no more.
- *		Note that, note how far the scan is, and make a step in sharing if one
- *		is due.
+ *		The stream asks for this block next, or, if the block is invalid, for
+ *		no more blocks.  Note how far the scan is, and make a step in sharing
+ *		if one is due.
  *
  * Called by the streams' callbacks.  Returns the block.  start: the block that
  * the scan began with.
@@ -287,32 +283,21 @@ scan_resume_reader(ScanReader *reader)
  * scan_leave_reader
  *		The reader's stream is about to end, and its scan is about to be freed.
  *		From now on the reader must not use them.
+ *
+ * The scan of a utility command is freed already, and must not be looked at.
+ * It has got all blocks that it has asked for: if it had not, the command
+ * would have failed.
  */
 void
 scan_leave_reader(ScanReader *reader)
 {
 	reader_stop_clock(&reader->reader);
 	reader_hide(&reader->reader);
-	if (reader->running)
+	if (reader->node == NULL)
+		count_rest_of_pass(reader);
+	else if (reader->pass != PASS_IDLE)
 		note_consumed(reader);
 	ring_watch(reader->reader.ring);
-	query_set_running(reader, false);
-	set_pass(reader, PASS_IDLE);
-}
-
-/*
- * scan_leave_reader_of_command
- *		The same for a utility command.  Its scan is already freed, and must
- *		not be looked at.  The scan has got all blocks that it has asked for:
- *		if it had not, the command would have failed.
- */
-void
-scan_leave_reader_of_command(ScanReader *reader)
-{
-	reader_stop_clock(&reader->reader);
-	reader_hide(&reader->reader);
-	count_rest_of_pass(reader);
-	query_set_running(reader, false);
 	set_pass(reader, PASS_IDLE);
 }
 
@@ -325,8 +310,8 @@ get_facts(const ScanReader *reader, ScanFacts *facts)
 	const RingPublic *ring = ring_public(reader->reader.ring);
 
 	facts->plan_node_id = reader->plan_node_id;
-	facts->kind = reader->reader.kind;
-	facts->relid = reader->reader.relid;
+	facts->kind = reader->reader.info.kind;
+	facts->relid = reader->reader.info.relid;
 	facts->worker = IsParallelWorker() ? ParallelWorkerNumber : -1;
 	facts->nbuffers = ring->nbuffers;
 	facts->source = ring_options(reader->reader.ring)->source;
@@ -343,7 +328,7 @@ get_facts(const ScanReader *reader, ScanFacts *facts)
 void
 scan_get_facts(ScanReader *reader, ScanFacts *facts)
 {
-	if (reader->running)
+	if (reader->pass != PASS_IDLE)
 	{
 		ring_watch(reader->reader.ring);
 		note_consumed(reader);

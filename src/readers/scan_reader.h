@@ -33,8 +33,7 @@ typedef struct ScanReader
 {
 	Reader		reader;			/* must be first */
 	QueryScans *query;
-	dlist_node	running_node;	/* in the query's list */
-	bool		running;		/* is it in that list? */
+	dlist_node	running_node;	/* in the query's list, while in a pass */
 	PlanState  *node;			/* while the query runs; NULL: the scan is a
 								 * utility command's */
 	int			plan_node_id;	/* -1: the scan has no node */
@@ -44,7 +43,6 @@ typedef struct ScanReader
 	HeapScanDesc scan;			/* NULL: this is an index scan */
 	EnabledMark enabled;
 	PassState	pass;
-	bool		begun;			/* has its first pass begun? */
 	int			first_blocks;	/* blocks of this pass that the server has
 								 * read */
 	BlockNumber expected;		/* blocks that a pass is expected to read, if
@@ -78,8 +76,14 @@ extern void scan_get_facts(ScanReader *reader, ScanFacts *facts);
 extern void scan_pause_reader(ScanReader *reader);
 extern void scan_resume_reader(ScanReader *reader);
 extern void scan_leave_reader(ScanReader *reader);
-extern void scan_leave_reader_of_command(ScanReader *reader);
 extern void scan_end_reader(ScanReader *reader);
+
+/* Has the scan's first pass begun? */
+static inline bool
+scan_has_begun(const ScanReader *reader)
+{
+	return reader->reader.info.started != 0;
+}
 
 /* Distance from one block to another, going forward around the relation. */
 static inline int64

@@ -46,7 +46,7 @@ may_share(const ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 
-	return !reader->begun && param_scan_sharing && InterruptHoldoffCount == 0 &&
+	return !scan_has_begun(reader) && param_scan_sharing && InterruptHoldoffCount == 0 &&
 		reader->node != NULL && scan_partial_query != reader->node->state &&
 		ring_options(reader->reader.ring)->window > 0 &&
 		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
@@ -134,10 +134,7 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 					   blocks_between(start, next, scan->rs_nblocks));
 	if (unlikely(state->wait))
 		state = wait_for_others(reader, state);
-	ring_set_sharing(ring, state->shared, state->blocks_to_keep);
-	if (state->scan_fell_behind)
-		ring_request_shrink(ring);
-	ring_count_sharing(ring);
+	ring_set_sharing(ring, state->shared, state->blocks_to_keep, state->scan_fell_behind);
 }
 
 /*
@@ -152,5 +149,5 @@ scan_leave_sharing(ScanReader *reader)
 	reader->share = NULL;
 	reader->blocks_to_step = PG_INT64_MAX;
 	if (reader->reader.ring != NULL)
-		ring_set_sharing(reader->reader.ring, false, 0);
+		ring_set_sharing(reader->reader.ring, false, 0, false);
 }

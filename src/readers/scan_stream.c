@@ -77,8 +77,8 @@ limit_reached(HeapScanDesc scan)
  * this block has not been started.  Many small queries, with a LIMIT or
  * EXISTS, start at the block, and have to read it themselves.  So we report a
  * block that the scan got a little earlier, and which is usually still in the
- * ring.  A scan without a ring (reader is NULL), or in observe mode, reports
- * what it would report without us.
+ * ring.  A scan without a ring (reader is NULL), or whose ring is only
+ * observed, reports what it would report without us.
  */
 static void
 report_location(HeapScanDesc scan, ScanReader *reader, BlockNumber next)
@@ -144,7 +144,7 @@ first_block(ScanReader *reader)
 	reader->first_blocks = 0;
 	if (nread == 0)
 		return initial_block(scan);
-	scan->rs_prefetch_block = (scan->rs_startblock + nread - 1) % scan->rs_nblocks;
+	scan->rs_prefetch_block = ((uint64) scan->rs_startblock + nread - 1) % scan->rs_nblocks;
 	return advance_block(scan, reader);
 }
 
@@ -189,31 +189,24 @@ next_block_parallel(ReadStream *stream pg_attribute_unused(), void *arg,
 	return scan_note_next_block(reader, scan->rs_prefetch_block, pscan->phs_startblock);
 }
 
-/* The callbacks of a scan without a ring: there is nothing to watch. */
+/* The callback of a scan without a ring: there is nothing to watch. */
 static BlockNumber
-next_block_serial_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
-						   void *per_buffer_data pg_attribute_unused())
+next_block_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
+					void *per_buffer_data pg_attribute_unused())
 {
 	HeapScanDesc scan = (HeapScanDesc) arg;
+	ParallelBlockTableScanDesc pscan =
+		(ParallelBlockTableScanDesc) scan->rs_base.rs_parallel;
 
-	scan->rs_prefetch_block = scan->rs_inited ? advance_block(scan, NULL) : initial_block(scan);
-	scan->rs_inited = true;
-	return scan->rs_prefetch_block;
-}
-
-static BlockNumber
-next_block_parallel_unringed(ReadStream *stream pg_attribute_unused(), void *arg,
-							 void *per_buffer_data pg_attribute_unused())
-{
-	HeapScanDesc scan = (HeapScanDesc) arg;
-
-	if (!scan->rs_inited)
+	if (pscan != NULL && !scan->rs_inited)
 		compat_parallelscan_startblock_init(scan);
+	if (pscan != NULL)
+		scan->rs_prefetch_block =
+			table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
+											  scan->rs_parallelworkerdata, pscan);
+	else
+		scan->rs_prefetch_block = scan->rs_inited ? advance_block(scan, NULL) : initial_block(scan);
 	scan->rs_inited = true;
-	scan->rs_prefetch_block =
-		table_block_parallelscan_nextpage(scan->rs_base.rs_rd,
-										  scan->rs_parallelworkerdata,
-										  (ParallelBlockTableScanDesc) scan->rs_base.rs_parallel);
 	return scan->rs_prefetch_block;
 }
 
@@ -258,10 +251,7 @@ set_plain_stream(HeapScanDesc scan)
 {
 	scan_set_stream(scan, read_stream_begin_relation(STREAM_FLAGS, NULL,
 													 scan->rs_base.rs_rd, MAIN_FORKNUM,
-													 scan->rs_base.rs_parallel ?
-													 next_block_parallel_unringed :
-													 next_block_serial_unringed,
-													 scan, 0));
+													 next_block_unringed, scan, 0));
 }
 
 /*

@@ -51,9 +51,9 @@ discard_of_failed(void)
 
 /*
  * The query's memory is about to be freed, with this ParallelQuery in it.  If
- * the query failed, no transaction is in progress now, and the query's workers
- * have exited already.  If the query did not fail, scan_remember_workers() has
- * yet to collect what its workers have published: keep it.
+ * the query failed, its transaction is being aborted, and its workers have
+ * exited already.  If not, scan_remember_workers() has yet to collect what its
+ * workers have published: keep it.
  */
 static void
 forget_parallel_query(void *arg)
@@ -83,8 +83,8 @@ note_parallel_query(EState *estate)
 }
 
 /*
- * Is there, at or below ps, a scan that was taken and would get a ring if it
- * began now and read its whole table, or any index scan that was taken?
+ * Was a scan at or below ps taken that would get a ring if it began to read
+ * its whole table now?  An index scan need only have been taken.
  */
 static bool
 has_ring_below(PlanState *ps, void *context)
@@ -213,11 +213,10 @@ scan_uncalled(QueryDesc *queryDesc)
  *		uncalled: what scan_parallel_contexts() and scan_uncalled() returned
  *		before the query ended; "uncalled" is changed.
  *
- * A scan in which the leader takes no part may have been counted by no
- * process.  No worker counts a parallel index scan, and any other parallel scan
- * is counted only by the process that counts_scan() names, if that process
- * takes part.  A scan that was not counted is counted here, unless it has no
- * ring.
+ * A scan in which the leader takes no part may not be counted yet: no worker
+ * counts a parallel index scan, and for other scans the process that
+ * counts_scan() names may have taken no part.  Such a scan is counted here,
+ * unless it has no ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -265,8 +265,9 @@ was_given_up(HeapScanDesc scan)
 static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
- * A sequential scan that was taken is asked for a row.  last_try: if the scan
- * was given up in its first blocks once more, leave it alone from now on.
+ * A sequential scan that was taken is asked for a row.  last_try: the scan was
+ * given up in its first blocks before; if it is given up there again, leave it
+ * alone from then on.
  */
 static TupleTableSlot *
 call_node(PlanState *ps, int n, bool last_try)

@@ -128,11 +128,11 @@ static seen_hash * seen = NULL;
 /* --- A fetch --- */
 
 /* Another reader is about to begin: see reader_may_lend(). */
-static bool
+static void
 lend(Reader *reader)
 {
 	ring_lend(reader->ring);
-	return true;
+	reader_may_lend(reader, false);
 }
 
 /* Enough blocks were missed: from now on the reader has a ring. */
@@ -168,7 +168,7 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 {
 	if (toast->broken || toast->misses < toast->options.leave_first)
 		return NULL;
-	if (!toast->reader.may_lend)
+	if (dlist_node_is_detached(&toast->reader.lend_node))
 	{
 		/*
 		 * If start_ring() fails, a function that the query calls may catch
@@ -300,7 +300,10 @@ look_at_size(Oid toastid, BlockNumber *nblocks)
 	return true;
 }
 
-/* The size of a TOAST table, as far as this session knows it; else 0. */
+/*
+ * The size of a TOAST table, as the session has seen it.  If it is time to
+ * look again and the lock can't be had at once, the size seen before, or 0.
+ */
 static BlockNumber
 known_size(Oid toastid)
 {
@@ -324,7 +327,7 @@ known_size(Oid toastid)
 	return nblocks;
 }
 
-/* The size of the relation, which was looked at when its scan began. */
+/* The size of the relation when it was last looked at. */
 static BlockNumber
 scanned_blocks(Relation rel)
 {

@@ -315,8 +315,9 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 		catch_scan(table);
 
 	/*
-	 * Only if the first index is that of a partitioned table, others follow.
-	 * But a command that this one runs in may need the hook.
+	 * If the first index is not that of a partitioned table, no other index
+	 * follows.  Then the hook is not needed any more, unless this command
+	 * runs in another one.
 	 */
 	if (command->outer == NULL && !OidIsValid(command->made[1]) &&
 		get_rel_relkind(objectId) == RELKIND_INDEX)

@@ -45,7 +45,8 @@ static struct
 	int			count;
 	int			reserved;		/* slots that running rings may lend */
 	int			last_size;		/* size of the last lent ring that sized
-								 * itself */
+								 * itself, at most its base_capacity if it had
+								 * a window */
 	int			capacity;		/* room in slots: at least count + reserved */
 }			lent;
 
@@ -211,7 +212,7 @@ lend_fill(Ring *ring)
 	if (ring->options.observe)
 		nbuffers = ring->options.base_capacity;
 	ring->size.max_needed = ring->size.flush_room = 0;
-	ring_set_sharing(ring, false, 0);
+	ring_set_sharing(ring, false, 0, false);
 	ring->sharing.shrink_requested = false;
 	ring_set_size(ring, nbuffers);
 	ring->wal.may_put_off = nbuffers;

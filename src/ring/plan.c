@@ -14,8 +14,8 @@
  *	   the ring is the server's.  That ring leaks.  So scans that are repeated
  *	   may come to find the whole relation in the pool, which they would never
  *	   do with a tight ring.
- *	5. Otherwise the ring sizes itself.  It begins with room for one read, and
- *	   may grow to
+ *	5. Otherwise the ring sizes itself.  It begins with room for a read and a
+ *	   half, and may grow to
  *
  *		look-ahead + a read + a batch of pages whose WAL is flushed together
  *		+ headroom
@@ -78,14 +78,13 @@ policy_exclusion(Relation rel)
 typedef struct ScanParams
 {
 	int			scan_ring;
-	Oid			ring_from;		/* relation whose policy set it; or invalid */
 	int			scan_threshold;
-	Oid			threshold_from;
 	int			dirty_pages;
 } ScanParams;
 
+/* Also says in *why whose policy has set them. */
 static ScanParams
-params_for_scan(Oid relid)
+params_for_scan(Oid relid, PolicyReasons *why)
 {
 	ScanParams	params = {
 		.scan_ring = param_scan_ring,
@@ -94,17 +93,18 @@ params_for_scan(Oid relid)
 	};
 	const RelationPolicy *policy = param_use_policies ? labels_policy(relid) : NULL;
 
+	why->ring_from = why->threshold_from = InvalidOid;
 	if (policy == NULL)
 		return params;
 	if (policy->sets_scan_ring)
 	{
 		params.scan_ring = policy->scan_ring;
-		params.ring_from = policy->relid;
+		why->ring_from = policy->relid;
 	}
 	if (policy->sets_scan_threshold)
 	{
 		params.scan_threshold = policy->scan_threshold;
-		params.threshold_from = policy->relid;
+		why->threshold_from = policy->relid;
 	}
 	if (policy->sets_dirty_pages)
 		params.dirty_pages = policy->dirty_pages;
@@ -166,8 +166,8 @@ policy_cap_to_relation(RingOptions *options, int64 nblocks)
 
 /*
  * The first size of a ring that sizes itself: what buffers_needed() returns if
- * the reader uses one page and half a read is ahead.  That is a page, a read
- * and a half, and the headroom.  The ring grows as soon as more is needed.
+ * half a read is ahead, and one buffer for the page that the reader uses.  The
+ * ring grows as soon as more is needed.
  */
 static int
 first_buffers(void)
@@ -328,14 +328,12 @@ choose_by_default(Choice *choice)
 static void
 choose(Relation rel, BlockNumber nblocks, ScanMode mode, Choice *choice)
 {
-	choice->params = params_for_scan(RelationGetRelid(rel));
+	choice->params = params_for_scan(RelationGetRelid(rel), &choice->why);
 	choice->why.mode = mode;
 	choice->why.nblocks = nblocks;
 	choice->why.threshold_is_set = mode == MODE_CONTROL && choice->params.scan_threshold >= 0;
 	choice->why.threshold = choice->why.threshold_is_set ? choice->params.scan_threshold :
 		SERVER_THRESHOLD;
-	choice->why.ring_from = choice->params.ring_from;
-	choice->why.threshold_from = choice->params.threshold_from;
 
 	if (nblocks <= (BlockNumber) choice->why.threshold)
 		choice->source = SOURCE_NONE;
@@ -343,7 +341,7 @@ choose(Relation rel, BlockNumber nblocks, ScanMode mode, Choice *choice)
 		choice->source = SOURCE_SERVER;
 	else if (choice->params.scan_ring < 0)
 		choose_by_default(choice);
-	else if (OidIsValid(choice->params.ring_from))
+	else if (OidIsValid(choice->why.ring_from))
 		choice->source = SOURCE_POLICY;
 	else
 		choice->source = SOURCE_PARAMETER;

@@ -6,12 +6,11 @@
  *
  * A ring is the server's BufferAccessStrategy: an array of slots with buffer
  * numbers, and "current", the index of the last slot that was taken or put
- * off.  To read
- * a block that is not in shared_buffers, the server takes the next slot.  If
- * the slot is empty, a free buffer or a victim of the clock sweep fills it.
- * If the slot has a buffer, the server reuses the buffer if possible.  If not,
- * the buffer escapes: it stays behind in shared_buffers, where the scan was
- * not meant to leave anything.  There are three reasons:
+ * off.  To read a block that is not in shared_buffers, the server takes the
+ * next slot.  If the slot is empty, a free buffer or a victim of the clock
+ * sweep fills it.  If the slot has a buffer, the server reuses the buffer if
+ * possible.  If not, the buffer escapes: it stays behind in shared_buffers,
+ * where the scan was not meant to leave anything.  There are three reasons:
  *
  *	pinned		The buffer is pinned.  The server puts a victim into the slot.
  *	adopted		The page is also used outside the ring.  The server puts a
@@ -123,11 +122,36 @@ start_running(Ring *ring)
 	*ring->public = ring->own;
 }
 
-/* The ring does not run any more: keep its public part in private memory. */
-static void
-stop_running(Ring *ring, RingState state)
+/*
+ * How many of the newest buffers of a finished ring must not be lent, so that
+ * their pages stay in the pool?
+ *
+ * If the reader is still to leave pages in the pool (leave_first), none is
+ * lent.
+ *
+ * Otherwise, if the stream was left before its end, the same query may run
+ * again and read the same blocks up to there.  So unless the user has asked
+ * for a ring of a certain size, keep as many buffers as the server's own ring
+ * would leave in the pool.
+ */
+static int
+buffers_to_keep(const Ring *ring)
 {
-	ring->state = state;
+	if (ring->leaves_first)
+		return ring->public->nbuffers;
+	return sizes_itself(ring) && !ring->ahead.at_end ? ring->size.server_buffers : 0;
+}
+
+/*
+ * The ring does not run any more: lend its buffers, and keep its public part
+ * in private memory.
+ */
+static void
+stop_running(Ring *ring)
+{
+	if (ring->slots != NULL && !ring->options.observe)
+		lend_buffers(ring, buffers_to_keep(ring));
+	ring->state = RING_STOPPED;
 	ring->own = *ring->public;
 	ring->public = &ring->own;
 	ring->slots = NULL;
@@ -147,6 +171,7 @@ stop_running(Ring *ring, RingState state)
 Ring *
 ring_create(const RingOptions *options)
 {
+	int			server_buffers = options->nbuffers > 0 ? strategy_server_buffers() : 0;
 	Size		size = sizeof(Ring);
 	Ring	   *ring;
 
@@ -169,7 +194,7 @@ ring_create(const RingOptions *options)
 		ring->strategy = (BufferAccessStrategy) ((char *) ring + MAXALIGN(sizeof(Ring)));
 		ring->strategy->btype = BAS_BULKREAD;
 		ring->strategy->nbuffers = options->nbuffers;
-		ring->size.server_buffers = strategy_server_buffers();
+		ring->size.server_buffers = server_buffers;
 	}
 	return ring;
 }
@@ -500,26 +525,6 @@ ring_stop_control(Ring *ring)
 }
 
 /*
- * How many of the newest buffers of a finished ring must not be lent, so that
- * their pages stay in the pool?
- *
- * If the reader is still to leave pages in the pool (leave_first), none is
- * lent.
- *
- * Otherwise, if the stream was left before its end, the same query may run
- * again and read the same blocks up to there.  So unless the user has asked
- * for a ring of a certain size, keep as many buffers as the server's own ring
- * would leave in the pool.
- */
-static int
-buffers_to_keep(const Ring *ring)
-{
-	if (ring->leaves_first)
-		return ring->public->nbuffers;
-	return sizes_itself(ring) && !ring->ahead.at_end ? ring->size.server_buffers : 0;
-}
-
-/*
  * ring_lend
  *		The stream has come to its end: hide the ring, and lend its buffers to
  *		the session's next ring.
@@ -543,9 +548,7 @@ ring_lend(Ring *ring)
 		ring->saved_slots = MemoryContextAlloc(ring_context, size);
 		memcpy(ring->saved_slots, ring->slots, size);
 	}
-	else if (ring->slots != NULL)
-		lend_buffers(ring, buffers_to_keep(ring));
-	stop_running(ring, RING_LENT);
+	stop_running(ring);
 }
 
 /*
@@ -605,9 +608,7 @@ ring_close(Ring *ring)
 	ring_drop_unconsumed(ring);
 	if (ring->state != RING_RUNNING)
 		return;
-	if (ring->slots != NULL && !ring->options.observe)
-		lend_buffers(ring, buffers_to_keep(ring));
-	stop_running(ring, RING_CLOSED);
+	stop_running(ring);
 }
 
 /*

@@ -19,23 +19,20 @@
 /*
  * A ring's life:
  *
- *	  CREATED --start--> RUNNING --lend--> LENT --start--> RUNNING ...
- *	                        |
- *	                        +--close--> CLOSED
- *
- * If a ring does not run when it is closed, its state stays as it is.
+ *	  CREATED --start--> RUNNING --lend, close--> STOPPED
+ *	                        ^                        |
+ *	                        +---------start----------+
  *
  * While a ring runs, other sessions can see its public part and its slots, and
- * its strategy has buffers.  A lent ring has no buffers: the session's next
+ * its strategy has buffers.  A stopped ring has no buffers: the session's next
  * ring may have them.  But a ring that only observes keeps its buffers in this
- * state.
+ * state, until it is closed.
  */
 typedef enum RingState
 {
 	RING_CREATED,
 	RING_RUNNING,
-	RING_LENT,
-	RING_CLOSED,
+	RING_STOPPED,
 } RingState;
 
 /* What the stream has asked for, and the slots that come next: tend.c. */
@@ -58,8 +55,9 @@ typedef struct RingAhead
 	bool		own_known;		/* are own_low and own_high known? */
 	BlockNumber own_low;		/* all own blocks are between these two, */
 	BlockNumber own_high;		/* inclusive */
-	int64		own_asked;		/* counts.blocks when the last one between
-								 * these two was asked for */
+	int64		own_asked;		/* counts.blocks when a block between these
+								 * two was last asked for, or an own block
+								 * noted */
 	bool		at_end;			/* all blocks have been asked for */
 } RingAhead;
 
@@ -87,7 +85,7 @@ typedef struct RingSharing
 	bool		shrink_requested;	/* a scan has fallen too far behind */
 	int64	   *reads_log;		/* blks_read at each BLOCKS_PER_LOG-th block */
 	int64		log_mask;
-	int64		hits_seen;		/* hits at the last ring_count_sharing() */
+	int64		hits_seen;		/* hits at the last ring_set_sharing() */
 } RingSharing;
 
 /* WAL of the pages in the ring: tend.c. */

@@ -68,38 +68,23 @@ reads_among_last(const Ring *ring, int64 blocks)
 /*
  * ring_set_sharing
  *		Set whether other scans share reads with this one, and how many blocks
- *		the last of these scans is behind.  The ring keeps these blocks.
+ *		the last of these scans is behind.  The ring keeps these blocks.  If
+ *		scans share reads, count the hits since the last call.
+ *
+ * fell_behind: has another scan fallen too far behind?  If so, when the ring's
+ * size is adjusted the next time, let go of the buffers that were kept only
+ * for that scan.
  */
 void
-ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep)
-{
-	ring->sharing.shared = shared;
-	ring->sharing.blocks_to_keep = Min(blocks_to_keep, ring->options.window);
-}
-
-/*
- * ring_request_shrink
- *		Another scan has fallen too far behind.  When the ring's size is
- *		adjusted the next time, let go of the buffers that were kept only for
- *		that scan.
- */
-void
-ring_request_shrink(Ring *ring)
-{
-	ring->sharing.shrink_requested = true;
-}
-
-/*
- * ring_count_sharing
- *		If scans share reads now, count the hits since the last call.
- */
-void
-ring_count_sharing(Ring *ring)
+ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep, bool fell_behind)
 {
 	RingCounts *counts = &ring->public->counts;
 	int64		hits = ring_blocks_hit(counts) - ring->ahead.pending;
 
-	if (ring->sharing.shared)
+	ring->sharing.shared = shared;
+	ring->sharing.blocks_to_keep = Min(blocks_to_keep, ring->options.window);
+	ring->sharing.shrink_requested |= fell_behind;
+	if (shared)
 		counts->blks_shared += hits - ring->sharing.hits_seen;
 	ring->sharing.hits_seen = hits;
 }
@@ -301,10 +286,12 @@ shrink(Ring *ring, int less)
  * A revolution has ended.  Returns by how many buffers the ring was too large
  * during the revolution, or 0 if it was too large by only a few.
  *
- * Also returns 0 in the first revolution: the stream begins to look ahead with
- * one block, and the ring begins with the size that the session's last ring
- * needed.  The room for dirty pages is kept for some revolutions, because it
- * is only needed once in a batch of pages.
+ * In the first revolution this is not known, and the result is 0: the stream
+ * begins to look ahead with one block, and the ring begins with the size of
+ * the session's last ring.
+ *
+ * The room for dirty pages is needed only once in a batch of pages, so it is
+ * given up only after KEEP_FLUSH_ROOM whole revolutions.
  */
 static int
 end_revolution(Ring *ring)

@@ -496,6 +496,15 @@ ring_count_pending(Ring *ring, BlockNumber block)
 	return ring->ahead.pending;
 }
 
+/* Has another reader kept a buffer of this ring, or pinned one? */
+static inline bool
+has_met_others(const Ring *ring)
+{
+	const RingCounts *counts = &ring->public->counts;
+
+	return counts->escapes_adopted > 0 || counts->escapes_pinned > 0;
+}
+
 /*
  * The slots for the pending blocks were tended.  How many of the next calls,
  * until the next read, need not look at slots?
@@ -504,9 +513,10 @@ ring_count_pending(Ring *ring, BlockNumber block)
  * reusable as they are.  The call that makes the pending blocks a full read
  * looks at all slots once more, so it is not skipped; the calls after it are.
  *
- * No call is skipped if slots may be pinned at any time, by scans that share
- * reads or because the stream finds own blocks; nor if current may go round
- * the whole ring in one read, because then it may be where it was.
+ * No call is skipped if slots may be pinned at any time: by scans that share
+ * reads, by another reader that has used the ring's pages before, or because
+ * the stream finds own blocks.  Nor is one skipped if current may go round the
+ * whole ring in one read, because then it may be where it was.
  */
 static int
 calls_to_skip(Ring *ring, int pending)
@@ -514,7 +524,7 @@ calls_to_skip(Ring *ring, int pending)
 	int			reach = ring->ahead.reach;
 
 	if (!keeps_dirty(ring) || ring->public->nbuffers <= reach ||
-		ring->sharing.shared || may_find_own_blocks(ring))
+		ring->sharing.shared || has_met_others(ring) || may_find_own_blocks(ring))
 		return 0;
 	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))

@@ -193,6 +193,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 		 * If the buffer holds no page, another process was first to read our
 		 * block.  Keep the buffer: the next read that comes to this slot uses
 		 * it, unless another process has taken it meanwhile.
+		 *
+		 * The slot's old buffer counts as lost, although its page may have
+		 * stayed behind: no read of ours has replaced the buffer.
 		 */
 		if (slot->buffer != InvalidBuffer &&
 			!(tag_is_clear(&tag) && slot->buffer == buffer))

@@ -397,7 +397,8 @@ share_leave(ShareScan *scan)
 
 	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
 	was_shared = is_shared(me);
-	i = me->next;				/* not before: the next member may leave, too */
+	i = me->next;				/* read under the lock: the next member may
+								 * leave, too */
 	while (share->members[i].next != index)
 		i = share->members[i].next;
 	share->members[i].next = me->next;

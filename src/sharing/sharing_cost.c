@@ -64,21 +64,24 @@
 #define STEPS_PER_COSTLY_PROBE	256
 #define PROBES_AT_FIRST	8
 
-/* A scan waits for one that is no more than this number of times slower. */
+/*
+ * A scan waits for another one only if that one takes at most this number of
+ * times as long for a block.
+ */
 #define MOST_SLOWER		1.1
 
 /* Blocks over which a scan takes its pace. */
 #define BLOCKS_PER_PACE	256
 
 /*
- * A scan looks at the other scans at every step.  If it was not too far in
- * front at its last step, the slower scan has to advance by no more than
- * BLOCKS_PER_WAIT blocks (two steps) until the wait ends.  So as long as the
- * scan waits, the slower scan takes at least the time waited so far, divided
- * by BLOCKS_PER_WAIT, for a block: see cost_note_wait().  If the scan was
- * already farther in front, this makes the slower scan look slower than it is,
- * and the wait ends too soon.  A wait of LONG_WAIT_MS or less says nothing
- * about the slower scan: its process may just have had no processor.
+ * If a scan was not too far in front at its last step, it is now too far by at
+ * most BLOCKS_PER_WAIT blocks (two steps).  Its wait ends when the slower scan
+ * has read these.  So if the scan has waited for a time t, the slower scan
+ * takes at least t / BLOCKS_PER_WAIT for a block: see cost_note_wait().  If
+ * the scan was already farther in front, this makes the slower scan look
+ * slower than it is, and the wait ends too soon.  A wait of LONG_WAIT_MS or
+ * less says nothing about the slower scan: its process may just have had no
+ * processor.
  */
 #define BLOCKS_PER_WAIT	32
 #define LONG_WAIT_MS	10

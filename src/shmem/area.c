@@ -95,9 +95,9 @@ init_segment(COMPAT_DSM_INIT_PARAMS)
 }
 
 /*
- * Run the last exit function.  An error in it is fatal, and the server goes on
- * with the callbacks that are left.  So before we call it, register ourselves
- * once more for the other functions.
+ * Run the last exit function.  If it raises an error, the server does not come
+ * back here, but calls the callbacks that are still registered.  So register
+ * ourselves for the other functions before we call this one.
  */
 static void
 run_exits(int code pg_attribute_unused(), Datum arg pg_attribute_unused())

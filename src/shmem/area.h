@@ -52,9 +52,8 @@ extern pg_atomic_uint32 *shared_off_count(void);
  * The server's PG_ENSURE_ERROR_CLEANUP() fails if an exit callback is
  * registered in its block.  A reader may begin in such a block: in that of
  * REPACK (CONCURRENTLY) in 19, or in one of another library.  So call this
- * when any query or utility command starts: usually one has started before the
- * block.  (If the first query of a process starts in the block, the block
- * fails.)
+ * when any query or utility command starts: usually the process has run one
+ * before such a block.  (If it has not, the block raises an error.)
  */
 static inline void
 shared_watch_exit(void)

@@ -297,9 +297,9 @@ count_not_shown(void)
  * live_enter
  *		Returns a ring with nslots zeroed slots, which other sessions do not
  *		see until live_show().  The caller must give it back with live_leave().
- *		If there is no room for others to see the ring or its slots, this is
- *		counted, unless *not_shown is true already, and *not_shown is set.
- *		Raises an error only if private memory can't be allocated.
+ *		If there is no room for others to see the ring or its slots, sets
+ *		*not_shown.  If *not_shown was false until then, counts the ring as not
+ *		shown.  Raises an error only if private memory can't be allocated.
  */
 LiveRing *
 live_enter(int nslots, bool *not_shown)

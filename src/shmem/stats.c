@@ -360,8 +360,8 @@ is_due(void)
 
 /*
  * Flush at the end of a transaction.  If there are too many entries, remove
- * all of them.  Counts that could not be flushed are lost.  So are those of
- * readers that end later, which happens only while a transaction aborts.
+ * all of them.  Then counts that could not be flushed are lost, and so are
+ * those of readers that end after this, while a transaction aborts.
  *
  * If the process exits, do nothing: at_exit() will flush.  An error would be
  * fatal now, and the transaction's locks would never be released.

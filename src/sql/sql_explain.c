@@ -232,9 +232,9 @@ print_facts(ExplainState *es, List *all)
 
 /*
  * Print which ring a scan of the relation would get now.  Under EXPLAIN
- * ANALYZE this is called only for a scan that had no reader.  If the scan was
- * left to the server's ring, print that ring.  Otherwise, if the scan would
- * get a ring of ours now, print why it had none.
+ * ANALYZE this is called only for a scan that had no reader.  If it was never
+ * executed, say so.  If it was left to the server's ring, print that ring.
+ * Otherwise, if the scan would get a ring of ours now, print why it had none.
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
@@ -260,12 +260,12 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, "the blocks to be read fit into shared_buffers");
 	else if (IsA(ps, TidRangeScanState) && tidrangescan_is_small(ps, nblocks))
 		print_no_ring(es, range_is_small);
+	else if (es->analyze && ps->instrument != NULL && ps->instrument->nloops == 0)
+		print_no_ring(es, "never executed");
 	else if (!es->analyze ||
 			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
 		print_ring(es, options.nbuffers, options.source,
 				   policy_in_words(&options, &reasons));
-	else if (ps->instrument != NULL && ps->instrument->nloops == 0)
-		print_no_ring(es, "never executed");
 	else if (IsA(ps, TidRangeScanState))
 		print_no_ring(es, range_is_small);
 	else
