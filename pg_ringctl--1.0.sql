@@ -198,7 +198,7 @@ COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
-COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds; 0 for kind toast';
+COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds; not measured for kind toast';
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'readers that run now in any session: scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms; one row for each process; without a ring, ring_buffers is 0';
+'readers that run now in any session: scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms; one row for each reader and process; without a ring, ring_buffers is 0';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';

@@ -19,7 +19,7 @@
  * of the pool.  The processes of a parallel query divide it; in each process,
  * N is less by what earlier scans of the query have left.  Pages that are
  * found in the pool do not count.  So a scan that is repeated finds the pages
- * that it left before, and leaves more of them.  If there is room, all its
+ * that it left before, and leaves others, too.  If there is room, all its
  * pages are in the pool in the end.
  *
  * The expected number of blocks is computed from the planner's estimate of the

@@ -236,10 +236,10 @@ scan_set_running(const EState *estate, bool now_running)
 
 /*
  * scan_leave_query
- *		The streams of a query or utility command are about to end, and its
- *		scans are about to be freed.  From now on its readers must not use
- *		them.  Returns the readers, for scan_end_query(); NULL if there are
- *		none.
+ *		The streams of a query are about to end, and its scans are about to be
+ *		freed; those of a utility command have ended already.  From now on the
+ *		readers must not use them.  Returns the readers, for scan_end_query();
+ *		NULL if there are none.
  */
 QueryScans *
 scan_leave_query(const void *owner)

@@ -25,8 +25,8 @@
  *
  * While a ring runs, other sessions can see its public part and its slots, and
  * its strategy has buffers.  A stopped ring has no buffers: the session's next
- * ring may have them.  But a ring that only observes keeps its buffers in this
- * state, until it is closed.
+ * ring may have them.  But a ring that only observes keeps its buffers when it
+ * is lent.
  */
 typedef enum RingState
 {

@@ -35,7 +35,10 @@
  * next calls look at no slot that was found reusable.  When the pending blocks
  * make a full read, a call looks at all slots of that read once more.  (The
  * blocks may all be found in shared buffers, and then no read comes.  If so,
- * slots are looked at again after as many calls as a read has blocks.)
+ * slots are looked at again after as many calls as a read has blocks.)  If
+ * slots may be pinned at any time (see calls_to_skip()), each call looks at
+ * slots: the first one only at those for the pending blocks, and each of the
+ * next at one more.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -496,7 +499,10 @@ ring_count_pending(Ring *ring, BlockNumber block)
 	return ring->ahead.pending;
 }
 
-/* Has another reader kept a buffer of this ring, or pinned one? */
+/*
+ * Has a buffer of this ring escaped because it was pinned, or used outside the
+ * ring?  Usually another reader of the relation has done that, and will again.
+ */
 static inline bool
 has_met_others(const Ring *ring)
 {
@@ -513,8 +519,8 @@ has_met_others(const Ring *ring)
  * reusable as they are.  The call that makes the pending blocks a full read
  * looks at all slots once more, so it is not skipped; the calls after it are.
  *
- * No call is skipped if slots may be pinned at any time: by scans that share
- * reads, by another reader that has used the ring's pages before, or because
+ * No call is skipped if slots may be pinned at any time: because scans share
+ * reads, because another reader has used pages of the ring before, or because
  * the stream finds own blocks.  Nor is one skipped if current may go round the
  * whole ring in one read, because then it may be where it was.
  */
