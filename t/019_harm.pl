@@ -56,7 +56,7 @@ limit_over_dead_pages();
 first_pages_stay();
 scans_start_where_pages_are();
 memory_has_bounds();
-idle_sessions_hold_nothing();
+unused_segment_is_given_back();
 sessions_together_hold_little();
 failed_queries_leave_nothing();
 my $assertions = $node->safe_psql('postgres', 'SHOW debug_assertions');
@@ -169,10 +169,16 @@ INSERT INTO $table SELECT generate_series(0, $all - 1);
 ));
 }
 
-# Segments of dynamic shared memory, and kB in all of them.
+# The files of dynamic shared memory.
+sub segments
+{
+	return glob($node->data_dir . '/pg_dynshmem/*');
+}
+
+# Their number, and kB in all of them.
 sub shared_memory
 {
-	my @files = glob($node->data_dir . '/pg_dynshmem/*');
+	my @files = segments();
 	my $bytes = 0;
 
 	$bytes += -s $_ // 0 foreach @files;
@@ -480,30 +486,37 @@ sub memory_has_bounds
 		'no ring is left');
 }
 
-# A session that waits for its client keeps no shared memory for rings that were.
-sub idle_sessions_hold_nothing
+# A session keeps one segment for its next ring, and gives it back when it has not
+# used it for a second.
+sub unused_segment_is_given_back
 {
 	my $before = shared_memory();
 	my $session = session_with($node, @library);
+	my $later = 'SELECT pg_sleep(1.1)';
 
 	$session->query_safe('SET pg_ringctl.scan_threshold = 0');
 	foreach my $end ('COMMIT', 'ROLLBACK')
 	{
 		$session->query_safe(
 			"BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 1000 IN c");
+		my $segments = join(' ', segments());
 		cmp_ok(shared_memory(), '>', $before,
 			"before $end: a ring's shared memory");
-		$session->query_safe("CLOSE c; $end");
+		$session->query_safe("CLOSE c; $end; SELECT count(*) FROM big");
+		is(join(' ', segments()),
+			$segments, "after $end: the next ring has the same");
+		$session->query_safe($later);
 		cmp_ok(shared_memory(), '<=', $before,
-			"after $end: it is given back");
+			"later after $end: it is given back");
 	}
 	$session->query_safe(
 		'BEGIN; DECLARE c CURSOR FOR SELECT 1 / (id - 2000) FROM big');
 	$session->query('MOVE ALL IN c');
 	$session->{stderr} = '';
 	$session->query_safe('ROLLBACK');
+	$session->query_safe($later);
 	cmp_ok(shared_memory(), '<=', $before,
-		"after an error: it is given back");
+		"later after an error: it is given back");
 	$session->quit;
 }
 
@@ -535,6 +548,9 @@ sub sessions_together_hold_little
 	is( join(' ', map { $_->query_safe('FETCH c') } @sessions),
 		join(' ', (1001) x @sessions),
 		'sessions together: the rows');
+	$_->query_safe('COMMIT') foreach (@sessions);
+	cmp_ok(shared_memory() - $before,
+		'<=', 2048, 'sessions together: kB that they keep');
 	quit_and_wait($_) foreach (@sessions);
 	cmp_ok(shared_memory(), '<=', $before,
 		'sessions together: nothing stays');

