@@ -19,8 +19,9 @@
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
  * pending block, and one more for each buffer that it gives up: because it is
- * dirty, or because another process has begun to use it.  There are at most as
- * many pending blocks as one combined read can take; this number is the reach.
+ * dirty, or because another process has begun to use it (see slots_to_tend()).
+ * There are at most as many pending blocks as one combined read can take; this
+ * number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
  * is none, as in a small ring, P is exchanged with a later free slot within
@@ -105,6 +106,8 @@ ring_look_for_own_blocks(Ring *ring)
  */
 typedef struct Spares
 {
+	int			reach;			/* last slot that is tended, at least the
+								 * ring's reach */
 	int			next_beyond;	/* next slot to look at beyond the reach,
 								 * upward */
 	int			last_within;	/* next slot to look at within the reach,
@@ -348,7 +351,7 @@ put_off(Ring *ring, int n, Spares *spares)
 	ring->strategy->current = ring->public->current = next;
 	ring->wal.may_put_off--;
 	spares->put_off++;
-	spares->next_beyond = Max(spares->next_beyond - 1, reach + 1);
+	spares->next_beyond = Max(spares->next_beyond - 1, spares->reach + 1);
 	ring->size.revolutions_unflushed = 0;
 	return true;
 }
@@ -541,9 +544,23 @@ calls_to_skip(Ring *ring, int pending)
 }
 
 /*
+ * Number of slots to tend.  One is enough for each pending block, until other
+ * readers use the ring's pages.  If the server has to write the page of a
+ * slot, and another reader pins the page meanwhile, the server goes on to the
+ * next slot.  So tend as many more as look-ahead leaves unpinned.
+ */
+static inline int
+slots_to_tend(const Ring *ring, int pending)
+{
+	if (pending == 0 || !has_met_others(ring))
+		return pending;
+	return Min(pending + ring->options.headroom, ring->public->nbuffers);
+}
+
+/*
  * ring_tend
- *		Make reusable the slots that may be taken before the next call, one for
- *		each pending block.  Returns what else these slots need.
+ *		Make reusable the slots that may be taken before the next call.
+ *		Returns what else those for the pending blocks need.
  *
  * Normally only the slots that no earlier call has found reusable are looked
  * at.  All of them are looked at again if a full read is pending, or if the
@@ -554,13 +571,16 @@ ring_tend(Ring *ring, int pending)
 {
 	bool		own_blocks = may_find_own_blocks(ring);
 	bool		all = pending == ring->ahead.reach || own_blocks;
+	int			last = slots_to_tend(ring, pending);
 	TendNeed	need = {false, InvalidXLogRecPtr};
+	int			reach = Max(ring->ahead.reach, last);
 	Spares		spares = {
-		.next_beyond = ring->ahead.reach + 1,
-		.last_within = ring->ahead.reach,
+		.reach = reach,
+		.next_beyond = reach + 1,
+		.last_within = reach,
 	};
 
-	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= pending; n++)
+	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= last; n++)
 	{
 		if (own_blocks || !slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
 			need.wal = Max(need.wal, tend_slot_or_put_off(ring, n, &spares));
@@ -568,7 +588,7 @@ ring_tend(Ring *ring, int pending)
 		if (!ring->options.observe &&
 			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
 		{
-			need.unpinned_slot = true;
+			need.unpinned_slot = n <= pending;
 			ring->ahead.nreusable = n - 1;	/* the next call looks at it again */
 			break;
 		}
