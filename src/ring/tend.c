@@ -19,7 +19,7 @@
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
  * pending block, and one more for each buffer that it gives up: because it is
- * dirty, or because another process has begun to use it (see slots_to_tend()).
+ * dirty, or because another process has begun to use it (see tend_headroom()).
  * There are at most as many pending blocks as one combined read can take; this
  * number is the reach.
  *
@@ -106,8 +106,6 @@ ring_look_for_own_blocks(Ring *ring)
  */
 typedef struct Spares
 {
-	int			reach;			/* last slot that is tended, at least the
-								 * ring's reach */
 	int			next_beyond;	/* next slot to look at beyond the reach,
 								 * upward */
 	int			last_within;	/* next slot to look at within the reach,
@@ -351,7 +349,7 @@ put_off(Ring *ring, int n, Spares *spares)
 	ring->strategy->current = ring->public->current = next;
 	ring->wal.may_put_off--;
 	spares->put_off++;
-	spares->next_beyond = Max(spares->next_beyond - 1, spares->reach + 1);
+	spares->next_beyond = Max(spares->next_beyond - 1, reach + 1);
 	ring->size.revolutions_unflushed = 0;
 	return true;
 }
@@ -544,23 +542,29 @@ calls_to_skip(Ring *ring, int pending)
 }
 
 /*
- * Number of slots to tend.  One is enough for each pending block, until other
- * readers use the ring's pages.  If the server has to write the page of a
- * slot, and another reader pins the page meanwhile, the server goes on to the
- * next slot.  So tend as many more as look-ahead leaves unpinned.
+ * The server takes more slots than there are pending blocks if it has to write
+ * the page of a slot, and another reader pins the page meanwhile.  So exchange
+ * pinned slots after those for the pending blocks, too, as many as look-ahead
+ * leaves unpinned.  This is rare, so the pages of these slots need no flush of
+ * WAL yet.
  */
-static inline int
-slots_to_tend(const Ring *ring, int pending)
+static void
+tend_headroom(Ring *ring, int pending, Spares *spares)
 {
-	if (pending == 0 || !has_met_others(ring))
-		return pending;
-	return Min(pending + ring->options.headroom, ring->public->nbuffers);
+	int			last = Min(pending + ring->options.headroom, ring->public->nbuffers);
+
+	for (int n = pending + 1; n <= last; n++)
+	{
+		spares->next_beyond = Max(spares->next_beyond, n + 1);
+		if (!slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
+			(void) tend_slot(ring, n, spares);
+	}
 }
 
 /*
  * ring_tend
- *		Make reusable the slots that may be taken before the next call.
- *		Returns what else those for the pending blocks need.
+ *		Make reusable the slots that may be taken before the next call, one for
+ *		each pending block.  Returns what else these slots need.
  *
  * Normally only the slots that no earlier call has found reusable are looked
  * at.  All of them are looked at again if a full read is pending, or if the
@@ -571,16 +575,13 @@ ring_tend(Ring *ring, int pending)
 {
 	bool		own_blocks = may_find_own_blocks(ring);
 	bool		all = pending == ring->ahead.reach || own_blocks;
-	int			last = slots_to_tend(ring, pending);
 	TendNeed	need = {false, InvalidXLogRecPtr};
-	int			reach = Max(ring->ahead.reach, last);
 	Spares		spares = {
-		.reach = reach,
-		.next_beyond = reach + 1,
-		.last_within = reach,
+		.next_beyond = ring->ahead.reach + 1,
+		.last_within = ring->ahead.reach,
 	};
 
-	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= last; n++)
+	for (int n = all ? 1 : ring->ahead.nreusable + 1; n <= pending; n++)
 	{
 		if (own_blocks || !slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
 			need.wal = Max(need.wal, tend_slot_or_put_off(ring, n, &spares));
@@ -588,13 +589,15 @@ ring_tend(Ring *ring, int pending)
 		if (!ring->options.observe &&
 			ring->slots[slot_ahead(ring, n)].state == SLOT_PINNED)
 		{
-			need.unpinned_slot = n <= pending;
+			need.unpinned_slot = true;
 			ring->ahead.nreusable = n - 1;	/* the next call looks at it again */
 			break;
 		}
 		ring->ahead.nreusable = n;
 	}
 
+	if (pending > 0 && !need.unpinned_slot)
+		tend_headroom(ring, pending, &spares);
 	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 
 	if (!needs_flush(ring, need.wal))
