@@ -19,9 +19,9 @@
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
  * pending block, and one more for each buffer that it gives up: because it is
- * dirty, or because another process has begun to use it (see tend_headroom()).
- * There are at most as many pending blocks as one combined read can take; this
- * number is the reach.
+ * dirty, or because another process has begun to use it (see
+ * tend_beyond_pending()).  There are at most as many pending blocks as one
+ * combined read can take; this number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
  * is none, as in a small ring, P is exchanged with a later free slot within
@@ -544,14 +544,14 @@ calls_to_skip(Ring *ring, int pending)
 /*
  * The server takes more slots than there are pending blocks if it has to write
  * the page of a slot, and another reader pins the page meanwhile.  So exchange
- * pinned slots after those for the pending blocks, too, as many as look-ahead
- * leaves unpinned.  This is rare, so the pages of these slots need no flush of
- * WAL yet.
+ * pinned slots after those for the pending blocks, too.  This is rare, so half
+ * as many as a read may take will do, and their pages need no flush of WAL yet.
  */
 static void
-tend_headroom(Ring *ring, int pending, Spares *spares)
+tend_beyond_pending(Ring *ring, int pending, Spares *spares)
 {
-	int			last = Min(pending + ring->options.headroom, ring->public->nbuffers);
+	int			last = Min(pending + ring->ahead.reach / 2,
+						   ring->public->nbuffers - slots_pinned_ahead(ring));
 
 	for (int n = pending + 1; n <= last; n++)
 	{
@@ -596,8 +596,8 @@ ring_tend(Ring *ring, int pending)
 		ring->ahead.nreusable = n;
 	}
 
-	if (pending > 0 && !need.unpinned_slot)
-		tend_headroom(ring, pending, &spares);
+	if (pending == ring->ahead.reach && !need.unpinned_slot)
+		tend_beyond_pending(ring, pending, &spares);
 	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 
 	if (!needs_flush(ring, need.wal))
