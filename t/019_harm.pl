@@ -486,8 +486,8 @@ sub memory_has_bounds
 		'no ring is left');
 }
 
-# A session keeps one segment for its next ring, and gives it back when it has not
-# used it for a second.
+# A session keeps one segment for its next ring, and gives it back at the end of a
+# transaction, when it has not used it for a second.
 sub unused_segment_is_given_back
 {
 	my $before = shared_memory();
@@ -528,6 +528,7 @@ sub sessions_together_hold_little
 	my $first = session_with($node, @library);
 	$first->query_safe(
 		'SET pg_ringctl.scan_threshold = 0; SELECT count(*) FROM big');
+	$first->query_safe('SELECT pg_sleep(1.1)');
 	my $before = shared_memory();
 	my @sessions = map { session_with($node, @library) } 1 .. 40;
 

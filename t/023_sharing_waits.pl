@@ -283,8 +283,8 @@ sub stopped_process
 	is($waited, 't', "$name: it was waited for at first");
 }
 
-# It does not wait for each of them in turn.  Before they stand still, it may wait for
-# them as often as the machine makes them a little slower.
+# It does not wait for each of them in turn.  Until they stand still, a busy machine may
+# make it wait more often, so try again.
 sub several_that_stand_still
 {
 	my $name = 'several that stand still';

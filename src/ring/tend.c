@@ -20,7 +20,7 @@
  * read it.  Before the next call, the server takes at most one slot for each
  * pending block, and one more for each buffer that it gives up: because it is
  * dirty, or because another process has begun to use it (see
- * tend_beyond_pending()).  There are at most as many pending blocks as one
+ * tend_beyond_reach()).  There are at most as many pending blocks as one
  * combined read can take; this number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
@@ -34,7 +34,8 @@
  * microseconds, so a call must be cheap.  The first call after a read looks at
  * all slots in reach, up to the first one that is not reusable as it is.  The
  * next calls look at no slot that was found reusable.  When the pending blocks
- * make a full read, a call looks at all slots of that read once more.  (The
+ * make a full read, a call looks at all slots of that read once more, and at
+ * half as many after them.  (The
  * blocks may all be found in shared buffers, and then no read comes.  If so,
  * slots are looked at again after as many calls as a read has blocks.)  If
  * slots may be pinned at any time (see calls_to_skip()), each call looks at
@@ -542,21 +543,24 @@ calls_to_skip(Ring *ring, int pending)
 }
 
 /*
- * The server takes more slots than there are pending blocks if it has to write
- * the page of a slot, and another reader pins the page meanwhile.  So exchange
- * pinned slots after those for the pending blocks, too.  This is rare, so half
- * as many as a read may take will do, and their pages need no flush of WAL yet.
+ * A full read is pending.  The server takes more slots than that if another
+ * reader pins a page that it is about to replace, which mostly happens while
+ * it writes the page.  So exchange pinned slots after those for the pending
+ * blocks, too: half as many, because this is rare.  Their pages need no flush
+ * of WAL yet.  Look neither at slots that look-ahead pins, nor at the one that
+ * the reader is at.
  */
 static void
-tend_beyond_pending(Ring *ring, int pending, Spares *spares)
+tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
 {
-	int			last = Min(pending + ring->ahead.reach / 2,
-						   ring->public->nbuffers - slots_pinned_ahead(ring));
+	int			reach = ring->ahead.reach;
+	int			last = Min(reach + (reach + 1) / 2,
+						   ring->public->nbuffers - slots_pinned_ahead(ring) - 1);
 
-	for (int n = pending + 1; n <= last; n++)
+	for (int n = reach + 1; n <= last; n++)
 	{
 		spares->next_beyond = Max(spares->next_beyond, n + 1);
-		if (!slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
+		if (own_blocks || !slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
 			(void) tend_slot(ring, n, spares);
 	}
 }
@@ -567,8 +571,9 @@ tend_beyond_pending(Ring *ring, int pending, Spares *spares)
  *		each pending block.  Returns what else these slots need.
  *
  * Normally only the slots that no earlier call has found reusable are looked
- * at.  All of them are looked at again if a full read is pending, or if the
- * stream may find own blocks in the ring and pin them.
+ * at.  All of them are looked at again if the stream may find own blocks in
+ * the ring and pin them, or if a full read is pending; in this case some more
+ * slots are looked at.
  */
 TendNeed
 ring_tend(Ring *ring, int pending)
@@ -596,8 +601,8 @@ ring_tend(Ring *ring, int pending)
 		ring->ahead.nreusable = n;
 	}
 
-	if (pending == ring->ahead.reach && !need.unpinned_slot)
-		tend_beyond_pending(ring, pending, &spares);
+	if (pending == ring->ahead.reach && !need.unpinned_slot && !ring->options.observe)
+		tend_beyond_reach(ring, own_blocks, &spares);
 	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 
 	if (!needs_flush(ring, need.wal))

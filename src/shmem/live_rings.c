@@ -14,12 +14,13 @@
  *	  +-----+-----+-----+       |  1: not in use                             |
  *	                            +--------------------------------------------+
  *
- * A process makes its segment when a ring begins.  It keeps the segment for its
- * next rings, because to make one for each scan costs much: a scan of 123 MB
- * took 1.3 times as long beside another one.  It gives the segment back at the
- * end of a transaction, if no ring is left, and either no ring has used it for
- * a second, or more than half of the segments that there may be are made.  So
- * idle sessions never have more than half of them.
+ * A process makes its segment when a ring begins, and keeps it for its next
+ * rings, because it takes time to make one.  The process gives it back at the
+ * end of a transaction that has not used it, if the last one that has ended a
+ * second ago or earlier.  If more than half of the segments that there may be
+ * are made, it gives it back at the end of each transaction.  So sessions
+ * without a transaction leave half of them to others.  (If that limit is
+ * lowered, this holds when each has ended another transaction.)
  *
  * The segment's size is a constant, so no user can make a session use more.
  * All segments together take no more than pg_ringctl.max_shared_memory, so
@@ -114,7 +115,10 @@ static LiveSegment *my_segment = NULL;
 /* Is this process's segment one of nsegments? */
 static bool segment_counted = false;
 
-/* Has it been used since the last transaction ended?  If not, when was it? */
+/*
+ * Has a ring begun in it since this was last asked at the end of a
+ * transaction?  When did the last transaction that has used it end?
+ */
 static bool segment_used = false;
 static TimestampTz last_used = 0;
 
@@ -227,9 +231,9 @@ release_segment(void)
 }
 
 /*
- * A transaction has ended, or a ring has after it.  Give the segment back if
- * this process may not keep it.  If a ring of a failed query still uses it,
- * nothing happens until that ring ends, too.  Does not throw.
+ * A transaction has ended, or a ring of a failed one has.  Give the segment
+ * back if this process may not keep it.  If a ring of a failed query still
+ * uses it, nothing happens until that ring ends, too.  Does not throw.
  */
 static void
 segment_rests(void)
