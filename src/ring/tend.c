@@ -35,12 +35,11 @@
  * all slots in reach, up to the first one that is not reusable as it is.  The
  * next calls look at no slot that was found reusable.  When the pending blocks
  * make a full read, a call looks at all slots of that read once more, and at
- * half as many after them.  (The
- * blocks may all be found in shared buffers, and then no read comes.  If so,
- * slots are looked at again after as many calls as a read has blocks.)  If
- * slots may be pinned at any time (see calls_to_skip()), each call looks at
- * slots: the first one only at those for the pending blocks, and each of the
- * next at one more.
+ * half as many after them.  (The blocks may all be found in shared buffers,
+ * and then no read comes.  If so, slots are looked at again after as many
+ * calls as a read has blocks.)  If slots may be pinned at any time (see
+ * calls_to_skip()), each call looks at slots: the first one only at those for
+ * the pending blocks, and each of the next at one more.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -502,18 +501,6 @@ ring_count_pending(Ring *ring, BlockNumber block)
 }
 
 /*
- * Has a buffer of this ring escaped because it was pinned, or used outside the
- * ring?  Usually another reader of the relation has done that, and will again.
- */
-static inline bool
-has_met_others(const Ring *ring)
-{
-	const RingCounts *counts = &ring->public->counts;
-
-	return counts->escapes_adopted > 0 || counts->escapes_pinned > 0;
-}
-
-/*
  * The slots for the pending blocks were tended.  How many of the next calls,
  * until the next read, need not look at slots?
  *
@@ -522,8 +509,7 @@ has_met_others(const Ring *ring)
  * looks at all slots once more, so it is not skipped; the calls after it are.
  *
  * No call is skipped if slots may be pinned at any time: because scans share
- * reads, because another reader has used pages of the ring before, or because
- * the stream finds own blocks.  Nor is one skipped if current may go round the
+ * reads, or because the stream finds own blocks.  Nor is one skipped if current may go round the
  * whole ring in one read, because then it may be where it was.
  */
 static int
@@ -532,7 +518,7 @@ calls_to_skip(Ring *ring, int pending)
 	int			reach = ring->ahead.reach;
 
 	if (!keeps_dirty(ring) || ring->public->nbuffers <= reach ||
-		ring->sharing.shared || has_met_others(ring) || may_find_own_blocks(ring))
+		ring->sharing.shared || may_find_own_blocks(ring))
 		return 0;
 	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
