@@ -241,7 +241,7 @@ define_system_params(void)
 							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
 							"The limit is fixed when the first session needs the memory. "
 							"It is never less than what the places of all processes take, plus 2 MB. "
-							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB, and may keep it after its transaction for the next one. "
+							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB, and may keep it between transactions. "
 							"The present value of this parameter also limits all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);

@@ -156,7 +156,7 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
 }
 
-/* A page with this slot_lsn() is in reach: see ring_announce_wal(). */
+/* A page with this slot_lsn() comes soon: see ring_announce_wal(). */
 static inline void
 note_dirty(Ring *ring, XLogRecPtr lsn)
 {
@@ -509,8 +509,8 @@ ring_count_pending(Ring *ring, BlockNumber block)
  * looks at all slots once more, so it is not skipped; the calls after it are.
  *
  * No call is skipped if slots may be pinned at any time: because scans share
- * reads, or because the stream finds own blocks.  Nor is one skipped if current may go round the
- * whole ring in one read, because then it may be where it was.
+ * reads, or because the stream finds own blocks.  Nor is one skipped if current
+ * may go round the whole ring in one read, because then it may be where it was.
  */
 static int
 calls_to_skip(Ring *ring, int pending)
@@ -535,6 +535,9 @@ calls_to_skip(Ring *ring, int pending)
  * blocks, too: half as many, because this is rare.  Their pages need no flush
  * of WAL yet.  Look neither at slots that look-ahead pins, nor at the one that
  * the reader is at.
+ *
+ * If scans share reads, this is not done: other scans need the pages beyond,
+ * in their order.
  */
 static void
 tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
@@ -557,9 +560,9 @@ tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
  *		each pending block.  Returns what else these slots need.
  *
  * Normally only the slots that no earlier call has found reusable are looked
- * at.  All of them are looked at again if the stream may find own blocks in
- * the ring and pin them, or if a full read is pending; in this case some more
- * slots are looked at.
+ * at.  All of them are looked at again if a full read is pending, or if the
+ * stream may find own blocks in the ring and pin them.  Before a full read,
+ * some more slots are looked at: see tend_beyond_reach().
  */
 TendNeed
 ring_tend(Ring *ring, int pending)
@@ -587,7 +590,8 @@ ring_tend(Ring *ring, int pending)
 		ring->ahead.nreusable = n;
 	}
 
-	if (pending == ring->ahead.reach && !need.unpinned_slot && !ring->options.observe)
+	if (pending == ring->ahead.reach && !need.unpinned_slot &&
+		!ring->sharing.shared && !ring->options.observe)
 		tend_beyond_reach(ring, own_blocks, &spares);
 	ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 

@@ -15,12 +15,12 @@
  *	                            +--------------------------------------------+
  *
  * A process makes its segment when a ring begins, and keeps it for its next
- * rings, because it takes time to make one.  The process gives it back at the
- * end of a transaction that has not used it, if the last one that has ended a
- * second ago or earlier.  If more than half of the segments that there may be
- * are made, it gives it back at the end of each transaction.  So sessions
- * without a transaction leave half of them to others.  (If that limit is
- * lowered, this holds when each has ended another transaction.)
+ * rings, because it takes time to make one.  The process gives it back when a
+ * transaction that has not used it ends a second or more after the last one
+ * that did.  If more than half of the segments that there may be are made, it
+ * gives it back at the end of each transaction.  So sessions without a
+ * transaction leave half of them to others.  (If that limit is lowered, this
+ * holds when each has ended another transaction.)
  *
  * The segment's size is a constant, so no user can make a session use more.
  * All segments together take no more than pg_ringctl.max_shared_memory, so
@@ -231,9 +231,10 @@ release_segment(void)
 }
 
 /*
- * A transaction has ended, or a ring of a failed one has.  Give the segment
- * back if this process may not keep it.  If a ring of a failed query still
- * uses it, nothing happens until that ring ends, too.  Does not throw.
+ * A transaction has ended, or a ring of a failed transaction or subtransaction
+ * has.  Give the segment back if this process may not keep it.  If a ring of a
+ * failed query still uses it, nothing happens until that ring ends, too.  Does
+ * not throw.
  */
 static void
 segment_rests(void)
@@ -251,10 +252,11 @@ segment_rests(void)
 }
 
 static void
-at_end_of_transaction(XactEvent event pg_attribute_unused(),
-					  void *arg pg_attribute_unused())
+at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 {
-	segment_rests();
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PARALLEL_PRE_COMMIT &&
+		event != XACT_EVENT_PRE_PREPARE)
+		segment_rests();
 }
 
 /* Make the segment of this process. */
@@ -403,7 +405,7 @@ live_leave(LiveRing *ring)
 	if (ring->private)
 		pfree(ring);
 	else if (!IsTransactionState() && !proc_exit_inprogress)
-		segment_rests();		/* at_end_of_transaction() came before */
+		segment_rests();		/* the transaction has ended before */
 }
 
 /*
