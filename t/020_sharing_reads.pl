@@ -22,6 +22,7 @@ in_step();
 windows_are_divided();
 parallel_scans_are_one();
 all_pinned();
+pinned_while_blocks_are_found();
 reads_at_once();
 leaves_hot_pages();
 short_scans();
@@ -289,6 +290,69 @@ SELECT relblocknumber FROM pg_buffercache
 		'2|' . 2 * $pages . '|0',
 		"$name: nothing stays behind");
 	nothing_is_pinned($node, 'pinned', $name);
+}
+
+# Once another reader has kept pages of a ring, the ring looks at its slots in every
+# call, also while blocks are found in the pool: if a slot is pinned meanwhile, the
+# next read does not take it.
+sub pinned_while_blocks_are_found
+{
+	my $name = 'pinned while blocks are found';
+	my %stock = (
+		'pg_ringctl.mode' => 'off',
+		'synchronize_seqscans' => 'off');
+	my $session = session_with(
+		$node,
+		'pg_ringctl.scan_sharing' => 'off',
+		'pg_ringctl.free_buffers_first' => 'off',
+		'synchronize_seqscans' => 'off',
+		'effective_io_concurrency' => 1);
+	my $pid = pid_of($session);
+	my ($lanes, $stands_at, $open, $lane) = close_lanes($pid);
+	my $in_ring =
+	  "SELECT relblocknumber FROM pg_ringctl_ring_slots($pid) WHERE relblocknumber IS NOT NULL";
+	my ($kept, @pinners);
+
+	# From 100 blocks before each of these gates on, all blocks are found but for
+	# the one soon after the gate.  Slots are looked at in every 16th call, so some
+	# of the scan's pauses are between such a call and the read.
+	load_clean_table('found');
+	foreach (0 .. 3)
+	{
+		my $at = 200 * (6 + 2 * $_);
+
+		ask("SELECT FROM pg_ringctl_prewarm_blocks('found', ARRAY(SELECT generate_series($at - 100 - 4 * $_, $at + 2)))"
+		);
+	}
+
+	start_query($session,
+		"SELECT $check FROM found WHERE through_gates(id, $lane)");
+	$open->(0, $_) foreach (1, 2);
+	$stands_at->(0, 3);
+	ask("SELECT count(*) FROM found WHERE ctid = ANY (ARRAY(SELECT ('(' || relblocknumber || ',1)')::tid FROM ($in_ring) b))"
+	) foreach 1 .. 2;
+	$open->(0, 3);
+	foreach my $gate (6, 8, 10, 12)
+	{
+		my $pinner = session_with($node, %stock);
+
+		$open->(0, $_) foreach ($gate - 2, $gate - 1);
+		$stands_at->(0, $gate);
+		$kept = rings($pid, 'escapes_adopted') if !defined $kept;
+		$pinner->query_safe(
+				'BEGIN; DECLARE c CURSOR FOR SELECT FROM found; MOVE '
+			  . ask("SELECT min(relblocknumber) + 1 FROM ($in_ring) b")
+			  . ' FROM c');
+		push @pinners, $pinner;
+	}
+	$open->(0, $_) foreach (12 .. $gates);
+	ends_complete($session, $name);
+	$_->quit foreach (@pinners, @$lanes);
+	is( counters(
+			$node, 'found',
+			"escapes_adopted - $kept, $kept > 0, escapes_pinned"),
+		'0|t|0',
+		"$name: nothing stays behind because of that");
 }
 
 # Where there is nobody to share with, a parallel scan, too, starts where the server

@@ -501,6 +501,18 @@ ring_count_pending(Ring *ring, BlockNumber block)
 }
 
 /*
+ * Has a buffer of this ring escaped because it was pinned, or used outside the
+ * ring?  Usually another reader of the relation has done that, and will again.
+ */
+static inline bool
+has_met_others(const Ring *ring)
+{
+	const RingCounts *counts = &ring->public->counts;
+
+	return counts->escapes_adopted > 0 || counts->escapes_pinned > 0;
+}
+
+/*
  * The slots for the pending blocks were tended.  How many of the next calls,
  * until the next read, need not look at slots?
  *
@@ -509,8 +521,9 @@ ring_count_pending(Ring *ring, BlockNumber block)
  * looks at all slots once more, so it is not skipped; the calls after it are.
  *
  * No call is skipped if slots may be pinned at any time: because scans share
- * reads, or because the stream finds own blocks.  Nor is one skipped if current
- * may go round the whole ring in one read, because then it may be where it was.
+ * reads, because another reader has used pages of the ring before, or because
+ * the stream finds own blocks.  Nor is one skipped if current may go round the
+ * whole ring in one read, because then it may be where it was.
  */
 static int
 calls_to_skip(Ring *ring, int pending)
@@ -518,7 +531,7 @@ calls_to_skip(Ring *ring, int pending)
 	int			reach = ring->ahead.reach;
 
 	if (!keeps_dirty(ring) || ring->public->nbuffers <= reach ||
-		ring->sharing.shared || may_find_own_blocks(ring))
+		ring->sharing.shared || has_met_others(ring) || may_find_own_blocks(ring))
 		return 0;
 	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
