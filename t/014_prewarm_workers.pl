@@ -290,15 +290,9 @@ SELECT count(pg_terminate_backend(pid)) >= 0 AND
 	$session->quit;
 }
 
-# Everybody can be held where others read for him.  From 19 on, a process that finds the
-# queue of the I/O workers locked reads for itself, so it may have done some blocks.
+# Everybody can be held where others read for him.
 sub held
 {
-	my $done =
-	  $node->pg_version =~ /^(19|[2-9]\d)/
-	  ? 'blocks_done < blocks_total'
-	  : 'blocks_done = 0';
-
   SKIP:
 	{
 		skip 'no process reads for another one', 14 if !$io_workers;
@@ -309,7 +303,7 @@ sub held
 			my $session = session($node);
 			my $pid = pid_of($session);
 			my $rings =
-			  "SELECT pid = $pid, relid::regclass, kind, ring_kb, $done, blocks_total, look_ahead > 0 FROM pg_ringctl_rings() WHERE $pid IN (pid, leader_pid) ORDER BY 1 DESC";
+			  "SELECT pid = $pid, relid::regclass, kind, ring_kb, blocks_done, blocks_total, look_ahead > 0 FROM pg_ringctl_rings() WHERE $pid IN (pid, leader_pid) ORDER BY 1 DESC";
 			my $waiting =
 			  "SELECT count(*) = 3 FROM pg_stat_activity WHERE $pid IN (pid, leader_pid) AND wait_event = 'AioIoCompletion'";
 
@@ -330,7 +324,7 @@ sub held
 			wait_for($waiting);
 			is( ask($rings),
 				join("\n",
-					map { "$_|big|prewarm|512|t|" . ($pages - 500) . '|t' }
+					map { "$_|big|prewarm|512|0|" . ($pages - 500) . '|t' }
 					  qw(t f f)),
 				"$name: the rings of all three");
 			ask("SELECT pg_cancel_backend($pid)") if $end eq 'cancel';

@@ -284,13 +284,13 @@ sub stopped_process
 }
 
 # It does not wait for each of them in turn.  Until they stand still, a busy machine may
-# make it wait more often, so try again.
+# make it wait more often, so there are three tries.
 sub several_that_stand_still
 {
 	my $name = 'several that stand still';
 	my $waits;
 
-	for (my $try = 0; $try < $tries && ($waits // 6) > 5; $try++)
+	for (my $try = 0; $try < 3 && ($waits // 6) > 5; $try++)
 	{
 		$waits = waits_for_three_that_stand_still($name);
 	}
