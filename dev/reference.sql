@@ -161,9 +161,9 @@ END $$;
 \echo 'Every parameter, function, view and column that pg_ringctl has; the [guide](guide.md) says what they are for. Sizes of'
 \echo 'rings are given as `pg_ringctl.scan_ring` takes them, `''4MB''`, or as a number of kB. Times are in milliseconds.'
 \echo '`schemaname` and `relname` are null for relations of other databases. If an argument is null, a function returns null,'
-\echo 'or no rows. But for `pg_ringctl_set_policy()` and the functions that prewarm, a null that is not the argument''s default'
-\echo 'is an error (22004), except for the relation to prewarm. A function that reads a relation checks the privileges on it as'
-\echo 'pg_prewarm does. `dev/reference.sql` makes this page from the comments in the catalog.'
+\echo 'or no rows. In `pg_ringctl_set_policy()` and the functions that prewarm, however, a null that is not the argument''s'
+\echo 'default is an error (22004), except for the relation to prewarm. A function that reads a relation checks the'
+\echo 'privileges on it as pg_prewarm does. `dev/reference.sql` makes this page from the comments in the catalog.'
 \echo
 \echo '## Parameters'
 SELECT format(E'\n### `%s` (%s)\n\n%s\n\nDefault: `%s`%s. %s', name, vartype, concat_ws(' ', short_desc, extra_desc),

@@ -302,8 +302,13 @@ sub held
 			my $name = "held, $end";
 			my $session = session($node);
 			my $pid = pid_of($session);
+
+			# From 19 on, who finds the queue of the I/O workers locked reads for
+			# itself (pgaio_worker_submit()), and so has done some blocks.
+			my $done = $node->pg_version =~ /^18/ ? 'blocks_done' :
+			  'CASE WHEN blocks_done < blocks_total THEN 0 END';
 			my $rings =
-			  "SELECT pid = $pid, relid::regclass, kind, ring_kb, blocks_done, blocks_total, look_ahead > 0 FROM pg_ringctl_rings() WHERE $pid IN (pid, leader_pid) ORDER BY 1 DESC";
+			  "SELECT pid = $pid, relid::regclass, kind, ring_kb, $done, blocks_total, look_ahead > 0 FROM pg_ringctl_rings() WHERE $pid IN (pid, leader_pid) ORDER BY 1 DESC";
 			my $waiting =
 			  "SELECT count(*) = 3 FROM pg_stat_activity WHERE $pid IN (pid, leader_pid) AND wait_event = 'AioIoCompletion'";
 

@@ -315,11 +315,11 @@ run_query(COMPAT_RUN_PARAMS)
 
 /*
  * Count this run of a query.  Is it one of many within one statement of the
- * client?  A loop in a function runs its query once for each row, or for each
- * few rows.  To let readers go on and pause around each of these runs would
- * cost more than the rows.  So from the fourth run on, until the next
- * statement of the client, nothing is done: a reader that the third run has
- * paused stays paused, and a reader that begins later is never paused.
+ * client?  A loop in a function runs its query once for every row, or every
+ * few rows.  Resuming and pausing the readers around each run would cost more
+ * than the rows do.  So from the fourth run on, until the next statement of
+ * the client, nothing is done: a reader that the third run has paused stays
+ * paused, and a reader that begins later is never paused.
  */
 static bool
 is_in_loop(const EState *estate)

@@ -3,8 +3,8 @@
  * scan_stream.c
  *	  The read streams of scans, which take the place of the server's.
  *
- * A sequential scan (also one of a utility command) or a TID range scan gets
- * one of two streams of ours:
+ * A sequential scan (also one of a utility command) or a TID range scan may
+ * get one of two streams of ours:
  *
  * A. one that reads through a ring of ours; or
  * B. one that reads without a ring, if the server gives the scan a ring but

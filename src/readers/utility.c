@@ -22,12 +22,11 @@
  *	  a query.  From 19 on COPY takes a partitioned table, too; then the scans
  *	  of its leaves are caught.
  * B. When an index is built, the server asks the planner for the number of
- *	  parallel workers, just before the access method scans the table.  But if
- *	  the access method has no parallel build, or if
- *	  max_parallel_maintenance_workers is 0, it does not ask.  In these cases
- *	  the scan of CREATE INDEX is caught by the hook that is called when the
- *	  index's catalog entry has been made, and the scans of other commands are
- *	  not caught.
+ *	  parallel workers, just before the access method scans the table.  But our
+ *	  hook is not called if the access method has no parallel build, or if
+ *	  max_parallel_maintenance_workers is 0.  In these cases the scan of CREATE
+ *	  INDEX is caught by the hook that is called when the index's catalog entry
+ *	  has been made, and the scans of other commands are not caught.
  *
  * There is no hook that parallel workers of an index build would call, so each
  * of them reads through the server's ring.

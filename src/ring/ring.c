@@ -583,7 +583,7 @@ ring_start(Ring *ring)
 
 /*
  * ring_start_pass
- *		The same, for a reader that starts a pass.
+ *		Like ring_start(), for a reader that starts a pass.
  */
 void
 ring_start_pass(Ring *ring)

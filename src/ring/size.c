@@ -50,7 +50,8 @@ ring_set_size(Ring *ring, int nbuffers)
 
 /*
  * How many of the last "blocks" blocks asked for were read through this ring?
- * The result may be too large, by less than twice BLOCKS_PER_LOG.
+ * The result may be too large: by less than twice BLOCKS_PER_LOG, or, if the
+ * log does not reach back so far, by more.
  */
 static int64
 reads_among_last(const Ring *ring, int64 blocks)

@@ -4,7 +4,7 @@
  *	  The server's private struct of a buffer access strategy.
  *
  * The server hides this struct in freelist.c.  Its layout is the same in 17,
- * 18 and 19, which strategy_check() verifies when the library is loaded.  Only
+ * 18 and 19; strategy_check() verifies that when the library is loaded.  Only
  * files of src/ring/ include this file.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors

@@ -38,8 +38,9 @@
  * half as many after them.  (The blocks may all be found in shared buffers,
  * and then no read comes.  If so, slots are looked at again after as many
  * calls as a read has blocks.)  If slots may be pinned at any time (see
- * calls_to_skip()), each call looks at slots: the first one only at those for
- * the pending blocks, and each of the next at one more.
+ * calls_to_skip()), each call looks at slots for pending blocks: at all of
+ * them if they make a full read, or if the stream may find own blocks,
+ * otherwise at those that no earlier call has looked at.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -543,11 +544,11 @@ calls_to_skip(Ring *ring, int pending)
 
 /*
  * A full read is pending.  The server takes more slots than that if another
- * reader pins a page that it is about to replace, which mostly happens while
- * it writes the page.  So exchange pinned slots after those for the pending
- * blocks, too: half as many, because this is rare.  Their pages need no flush
- * of WAL yet.  Look neither at slots that look-ahead pins, nor at the one that
- * the reader is at.
+ * reader pins a page that the server is about to replace, mostly while the
+ * server writes the page.  So exchange pinned slots after those for the
+ * pending blocks, too: half as many, because this is rare.  Their pages need
+ * no flush of WAL yet.  Look neither at slots that look-ahead pins, nor at the
+ * one that the reader is at.
  *
  * If scans share reads, this is not done: other scans need the pages beyond,
  * in their order.

@@ -48,8 +48,8 @@
 #define READ_COSTS_US	30
 
 /*
- * Reads are expensive if this number of the last eight measured reads took
- * that time.
+ * Reads are expensive if at least this number of the last eight measured reads
+ * took that time or more.
  */
 #define COSTLY_READS	5
 

@@ -19,8 +19,8 @@
  * transaction that has not used it ends a second or more after the last one
  * that did.  If more than half of the segments that there may be are made, it
  * gives it back at the end of each transaction.  So sessions without a
- * transaction leave half of them to others.  (If that limit is lowered, this
- * holds when each has ended another transaction.)
+ * transaction leave half of them to others.  (If the limit is lowered, this
+ * holds once each session has ended a transaction.)
  *
  * The segment's size is a constant, so no user can make a session use more.
  * All segments together take no more than pg_ringctl.max_shared_memory, so
@@ -116,8 +116,8 @@ static LiveSegment *my_segment = NULL;
 static bool segment_counted = false;
 
 /*
- * Has a ring begun in it since this was last asked at the end of a
- * transaction?  When did the last transaction that has used it end?
+ * Has a ring begun in the segment since segment_rests() last asked?  When did
+ * the last transaction that used the segment end?
  */
 static bool segment_used = false;
 static TimestampTz last_used = 0;
@@ -231,10 +231,10 @@ release_segment(void)
 }
 
 /*
- * A transaction has ended, or a ring of a failed transaction or subtransaction
- * has.  Give the segment back if this process may not keep it.  If a ring of a
- * failed query still uses it, nothing happens until that ring ends, too.  Does
- * not throw.
+ * A transaction, or a ring of a failed transaction or subtransaction, has
+ * ended.  Give the segment back if this process may not keep it.  If a ring of
+ * a failed query still uses it, nothing happens until that ring ends, too.
+ * Does not throw.
  */
 static void
 segment_rests(void)
