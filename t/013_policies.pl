@@ -35,6 +35,7 @@ of_a_parent();
 family_changed_by_another_session();
 changed_all_the_time();
 changed_by_many();
+of_none();
 of_a_table_of_others();
 rows_add_up($node, 'several sessions');
 
@@ -325,6 +326,44 @@ SELECT pg_ringctl_set_policy('many', '64kB', '0')));
 
 # Who doesn't own it can't set its policy, nor does he wait for its lock, in which
 # others would wait for him.
+# As long as there is no policy, what others do to other relations makes no
+# session search pg_seclabel again; but a policy is seen at once.
+sub of_none
+{
+	my $session;
+	my $other;
+	my $before;
+	my $searches = sub {
+		$session->query_safe('SELECT pg_stat_force_next_flush()');
+		return $session->query_safe(
+			q(SELECT seq_scan FROM pg_stat_sys_tables WHERE relname = 'pg_seclabel')
+		);
+	};
+
+	$node->safe_psql('postgres', 'CREATE DATABASE without_policies');
+	$node->safe_psql('without_policies', 'CREATE EXTENSION pg_ringctl');
+	$node->safe_psql('without_policies',
+		"CREATE TABLE small AS SELECT 1 AS id; CREATE TABLE plain AS SELECT n AS id, repeat('x', 1900) AS filler FROM generate_series(1, $pages) n"
+	);
+	$session = session($node, 'without_policies');
+	$other = session($node, 'without_policies');
+	$session->query_safe('SELECT id FROM small');
+	$session->query_safe('SELECT id FROM small');
+	$before = $searches->();
+
+	for (my $i = 0; $i < 20; $i++)
+	{
+		$other->query_safe(
+			"CREATE TEMP TABLE passing_$i (id integer); ANALYZE small");
+		$session->query_safe('SELECT id FROM small');
+	}
+	is($searches->() - $before, 0, 'no policy: nobody searches again');
+	set_policy($other, 'plain', '128kB', '0');
+	scan_gets($session, 'plain', '128', 'the first policy');
+	$_->quit foreach $session, $other;
+	$node->safe_psql('postgres', 'DROP DATABASE without_policies');
+}
+
 sub of_a_table_of_others
 {
 	my $owner = session($node);

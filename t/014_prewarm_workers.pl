@@ -305,8 +305,10 @@ sub held
 
 			# From 19 on, who finds the queue of the I/O workers locked reads for
 			# itself (pgaio_worker_submit()), and so has done some blocks.
-			my $done = $node->pg_version =~ /^18/ ? 'blocks_done' :
-			  'CASE WHEN blocks_done < blocks_total THEN 0 END';
+			my $done =
+			  $node->pg_version =~ /^18/
+			  ? 'blocks_done'
+			  : 'CASE WHEN blocks_done < blocks_total THEN 0 END';
 			my $rings =
 			  "SELECT pid = $pid, relid::regclass, kind, ring_kb, $done, blocks_total, look_ahead > 0 FROM pg_ringctl_rings() WHERE $pid IN (pid, leader_pid) ORDER BY 1 DESC";
 			my $waiting =

@@ -1,6 +1,8 @@
 # Claims: if a session can't get the shared memory, or gets only a part of it, the
 # session says so once, and its scans go on without: they return their rows,
-# through rings.  Sessions that get the memory count as always.
+# through rings.  Sessions that get the memory count as always.  If only the
+# segment of live rings can't be had, the session counts, says nothing, and tries
+# again later.
 #
 # How the memory is limited: it is in files here.  A session that may not write
 # large files gets the area that holds all parts, but not the log of escapes.
@@ -14,6 +16,7 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 use RingctlTest;
 
 plan skip_all => 'prlimit is missing'
@@ -42,6 +45,7 @@ under_a_lock();
 scans_go_on('nothing', 0);
 others_count();
 attaches_later();
+segment_comes_later();
 
 $node->stop;
 nobody_crashed($node, 'no memory');
@@ -117,6 +121,48 @@ sub attaches_later
 		't',
 		"$name: what shows the counters works");
 	$session->quit;
+}
+
+# The session counts, has given back the segment of its live rings, and can't
+# make another one for a while.
+sub segment_comes_later
+{
+	my $name = 'a segment later';
+	my $session = session($node);
+	my $observer = session($node);
+	my $not_shown = 'SELECT rings_not_shown FROM pg_ringctl_stats_info';
+	my $shown =
+	  'SELECT count(*) FROM pg_ringctl_rings WHERE pid = ' . pid_of($session);
+	my $before;
+
+	$session->query_safe(
+		q(LOAD 'pg_ringctl'; SELECT sum(id) FROM big; SELECT pg_sleep(1.1)));
+	$observer->query_safe('SELECT pg_ringctl_stats_reset()');
+	$before = $observer->query_safe($not_shown);
+	foreach my $limit ('0', 'unlimited')
+	{
+		system('prlimit', '--pid', pid_of($session), "--fsize=$limit:") == 0
+		  or die 'cannot limit the session';
+		$session->query_safe(
+			q(BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 100 FROM c)
+		);
+		is( $observer->query_safe($shown),
+			$limit eq '0' ? 0 : 1,
+			"$name, limit $limit: is the ring shown?");
+		is($session->query_safe('COMMIT; SELECT sum(id) FROM big'),
+			$sum, "$name, limit $limit: the right rows");
+		is($session->{stderr}, '',
+			"$name, limit $limit: the session says nothing");
+		usleep(5_500_000) if $limit eq '0';
+	}
+	is($observer->query_safe($not_shown) - $before,
+		2, "$name: two rings were not shown");
+	$session->quit;
+	is( $observer->query_safe(
+			q(SELECT scans FROM pg_ringctl_stats WHERE relname = 'big')),
+		4,
+		"$name: all scans are counted");
+	$observer->quit;
 }
 
 # A session that gets so many bytes at a time.

@@ -68,8 +68,8 @@ struct HeapAmSwap
 								 * from 1 as they are made */
 	BeforeFetchMtd before_fetch;	/* a hold: called for each tuple */
 	void	   *arg;
-	ResourceOwner owner;		/* a hold: owner of the reference; NULL once the
-								 * reference was given back */
+	ResourceOwner owner;		/* a hold: owner of the reference; NULL once
+								 * the reference was given back */
 };
 
 static const TableAmRoutine *heap = NULL;

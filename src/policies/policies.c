@@ -30,9 +30,12 @@
  * Most databases have no policy at all.  The session remembers that, too, and
  * in that case searches nothing.
  *
- * SECURITY LABEL sends no invalidation message.  So our hook sends one for the
- * relation, to all sessions, at commit.  A session that receives it forgets
- * the relation's line.  If the relation is a parent, the lines of its
+ * SECURITY LABEL sends no invalidation message.  So our hook sends two to all
+ * sessions, at commit: one for pg_seclabel, and one for the relation.  A
+ * session that receives the first one forgets that there is no policy.  (If it
+ * forgot that with any message, each CREATE TEMP TABLE would make all sessions
+ * of the database search pg_seclabel again.)  A session that receives the
+ * second one forgets the relation's line.  If the relation is a parent, the lines of its
  * descendants may be wrong, too, so the session forgets all lines.  When a
  * relation gets or loses a parent, the server sends such a message, because
  * the relation's columns change.  There is one exception: if the parent has no
@@ -144,6 +147,7 @@ check_label(const ObjectAddress *object, const char *label)
 				 errdetail("Scans of system catalogs and of temporary tables are never touched.")));
 	if (label != NULL)
 		policy_check_label(label);
+	CacheInvalidateRelcacheByRelid(SecLabelRelationId);
 	CacheInvalidateRelcacheByRelid(object->objectId);
 }
 
@@ -154,7 +158,8 @@ relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 	Found	   *line;
 
 	heap_am_relation_changed(relid);
-	labels_none = false;
+	if (!OidIsValid(relid) || relid == SecLabelRelationId)
+		labels_none = false;
 	invalidations++;
 	line = OidIsValid(relid) ? found_lookup(found, relid) : NULL;
 	if (!OidIsValid(relid) || (line != NULL && line->is_parent))

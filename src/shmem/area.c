@@ -21,7 +21,9 @@
  * A user's query never fails because shared memory can't be had.  If a
  * function may fail for that reason while a query runs, it is called through
  * shared_try().  At the first failure, shared_try() warns, and from then on
- * the session does without shared memory.
+ * the session does without shared memory.  If only the segment of its live
+ * rings can't be made, the session just does not show them for a while: see
+ * shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -135,13 +137,11 @@ shared_on_exit(SharedExit function)
 	exits[nexits++] = function;
 }
 
-/* Release what a resource owner without a parent has, and free the owner. */
+/* Detach the segments that a resource owner has, and free the owner. */
 static void
 free_owner(ResourceOwner owner)
 {
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, false);
 	ResourceOwnerDelete(owner);
 }
 
@@ -291,36 +291,21 @@ is_wanted(const ErrorData *error)
 }
 
 /*
- * shared_try
- *		Call a function that needs shared memory.  If it raises an error, warn,
- *		and never call such a function again in this session.  Returns whether
- *		it was called and has succeeded.
- *
- * An error that the user or the administrator has asked for, such as a
- * cancelled query, is raised again.
+ * Call a function.  If it raises an error, return the error, as if the
+ * function had never been called; but an error that the user or the
+ * administrator has asked for, such as a cancelled query, is raised again.
  *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
- * changed, but nothing else: see shared_attach().  After a failure all LWLocks
- * are released, so the caller must not hold any.  The executor holds none when
- * it asks a node for a row, and a read stream holds none when it asks for a
- * block.  But the caller of the executor may hold one: an index locks a page
- * while it calls a support function, which may run a query.  In this case
- * shared_try() does not call the function, so the scans of that query are not
- * counted.
- *
- * This is also called while a transaction is aborted.  At that time interrupts
- * are held off, and they must still be held off after an error.
+ * changed, but nothing else.
  */
-bool
-shared_try(void (*function) (void *arg), void *arg)
+static ErrorData *
+error_of_call(void (*function) (void *arg), void *arg)
 {
 	MemoryContext oldcontext = CurrentMemoryContext;
 	ResourceOwner oldowner = CurrentResourceOwner;
 	uint32		holdoffs = InterruptHoldoffCount;
 	uint32		cancel_holdoffs = QueryCancelHoldoffCount;
-
-	if (unavailable || (IsTransactionState() && InterruptHoldoffCount > 0))
-		return false;
+	ErrorData  *volatile error = NULL;
 
 	PG_TRY();
 	{
@@ -328,8 +313,6 @@ shared_try(void (*function) (void *arg), void *arg)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-
 		/* dsa.c changes this while it makes or attaches a segment */
 		CurrentResourceOwner = oldowner;
 		MemoryContextSwitchTo(oldcontext);
@@ -341,18 +324,88 @@ shared_try(void (*function) (void *arg), void *arg)
 		LWLockReleaseAll();
 		InterruptHoldoffCount = holdoffs;
 		QueryCancelHoldoffCount = cancel_holdoffs;
-		unavailable = true;
-		compat_submit_staged(); /* telling the client may block */
-		HOLD_INTERRUPTS();		/* the caller may not be able to take an error */
-		ereport(IsParallelWorker() ? DEBUG1 : WARNING,
-				(errcode(error->sqlerrcode),
-				 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
-				 errdetail_internal("%s", error->message)));
-		RESUME_INTERRUPTS();
-		FreeErrorData(error);
 	}
 	PG_END_TRY();
-	return !unavailable;
+	return error;
+}
+
+/*
+ * May a function that needs shared memory be called now?
+ *
+ * If it fails, all LWLocks are released, so the caller must not hold any.  The
+ * executor holds none when it asks a node for a row, and a read stream holds
+ * none when it asks for a block.  But the caller of the executor may hold one:
+ * an index locks a page while it calls a support function, which may run a
+ * query.  In this case the function is not called, so the scans of that query
+ * are not counted.
+ */
+static inline bool
+may_try(void)
+{
+	return !unavailable && !(IsTransactionState() && InterruptHoldoffCount > 0);
+}
+
+/*
+ * shared_try
+ *		Call a function that needs shared memory.  If it raises an error, warn,
+ *		and never call such a function again in this session.  Returns whether
+ *		it was called and has succeeded.
+ *
+ * When the function fails, it must leave nothing behind but LWLocks: see
+ * error_of_call() and shared_attach().
+ *
+ * This is also called while a transaction is aborted.  At that time interrupts
+ * are held off, and they must still be held off after an error.
+ */
+bool
+shared_try(void (*function) (void *arg), void *arg)
+{
+	ErrorData  *error;
+
+	if (!may_try())
+		return false;
+	error = error_of_call(function, arg);
+	if (error == NULL)
+		return true;
+
+	unavailable = true;
+	compat_submit_staged();		/* telling the client may block */
+	HOLD_INTERRUPTS();			/* the caller may not be able to take an error */
+	ereport(IsParallelWorker() ? DEBUG1 : WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
+			 errdetail_internal("%s", error->message)));
+	RESUME_INTERRUPTS();
+	FreeErrorData(error);
+	return false;
+}
+
+/*
+ * shared_try_segment
+ *		Call a function that makes a segment of its own.  If it raises an
+ *		error, say nothing: a later call may succeed.  Returns whether it was
+ *		called and has succeeded.
+ *
+ * The function has a resource owner of its own, which detaches the segment
+ * when the function ends, unless the function pins the mapping.
+ */
+bool
+shared_try_segment(void (*function) (void *arg), void *arg)
+{
+	ResourceOwner oldowner = CurrentResourceOwner;
+	ResourceOwner owner;
+	ErrorData  *error;
+
+	if (!may_try())
+		return false;
+	owner = ResourceOwnerCreate(NULL, "pg_ringctl");
+	CurrentResourceOwner = owner;
+	error = error_of_call(function, arg);
+	CurrentResourceOwner = oldowner;
+	free_owner(owner);
+	if (error != NULL)
+		FreeErrorData(error);
+	return error == NULL;
 }
 
 /*

@@ -43,6 +43,7 @@ extern int	shared_tranche(void);
 extern void *shared_part(SharedPart which, Size size, SharedInit init);
 extern void *shared_find_part(SharedPart which);
 extern bool shared_try(void (*function) (void *arg), void *arg);
+extern bool shared_try_segment(void (*function) (void *arg), void *arg);
 extern pg_atomic_uint32 *shared_off_count(void);
 
 /*

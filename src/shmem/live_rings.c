@@ -25,7 +25,8 @@
  * The segment's size is a constant, so no user can make a session use more.
  * All segments together take no more than pg_ringctl.max_shared_memory, so
  * that they leave room for others, such as parallel queries.  If there is no
- * room for a ring, the ring is in private memory: it works, but is not shown.
+ * room for a ring, or the segment can't be made because the system has no
+ * memory for it, the ring is in private memory: it works, but is not shown.
  * If there is room for the ring but not for its slots, only the slots are in
  * private memory.  In both cases the ring is counted in not_shown.
  *
@@ -69,6 +70,9 @@
 
 /* A segment that has not been used for so long is given back. */
 #define KEEP_FOR_S		1
+
+/* If a segment could not be made, none is tried for so long. */
+#define RETRY_AFTER_S	5
 
 struct LiveRing
 {
@@ -121,6 +125,9 @@ static bool segment_counted = false;
  */
 static bool segment_used = false;
 static TimestampTz last_used = 0;
+
+/* When a segment could not be made; 0 if none was tried, or the last one was. */
+static TimestampTz last_failed = 0;
 
 static int
 places_wanted(void)
@@ -176,8 +183,8 @@ uncount_segment(void)
 static void
 forget_place(void)
 {
-	pg_atomic_write_u32(&my_place->pid, 0);
 	pg_atomic_write_u32(&my_place->segment, DSM_HANDLE_INVALID);
+	pg_atomic_write_u32(&my_place->pid, 0);
 	uncount_segment();
 }
 
@@ -264,7 +271,6 @@ static void
 make_segment(void *arg pg_attribute_unused())
 {
 	static bool registered = false;
-	ResourceOwner owner = CurrentResourceOwner;
 	dsm_segment *segment;
 	LiveSegment *new;
 
@@ -274,15 +280,12 @@ make_segment(void *arg pg_attribute_unused())
 	if (!count_segment())
 		return;
 
-	/*
-	 * If this fails, the transaction may go on all the same.  In that case
-	 * its resource owner must not hold anything of the segment.
-	 */
-	CurrentResourceOwner = NULL;
+	last_failed = GetCurrentTimestamp();
 	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
-	CurrentResourceOwner = owner;
+	last_failed = 0;
 	if (segment == NULL)
 		return;
+	dsm_pin_mapping(segment);
 	new = dsm_segment_address(segment);
 	memset(new, 0, sizeof(LiveSegment));
 	for (int i = 0; i < MAX_SHOWN; i++)
@@ -293,13 +296,23 @@ make_segment(void *arg pg_attribute_unused())
 	pg_atomic_write_u32(&my_place->segment, dsm_segment_handle(segment));
 }
 
+/* Is it too early to try again to make a segment? */
+static bool
+has_failed_lately(void)
+{
+	return last_failed != 0 &&
+		!TimestampDifferenceExceeds(last_failed, GetCurrentTimestamp(),
+									RETRY_AFTER_S * 1000);
+}
+
 /* A ring in the segment that is not in use; NULL if there is none. */
 static LiveRing *
 unused_ring(void)
 {
-	if (my_place == NULL)
+	if (my_place == NULL || (my_segment == NULL && has_failed_lately()))
 		return NULL;
-	if (my_segment == NULL && (!shared_try(make_segment, NULL) || my_segment == NULL))
+	if (my_segment == NULL &&
+		(!shared_try_segment(make_segment, NULL) || my_segment == NULL))
 	{
 		uncount_segment();
 		return NULL;
@@ -519,11 +532,10 @@ typedef struct Views
 	int			size;
 } Views;
 
-/* Add the rings of the process that has this place. */
+/* Add the rings of the process that has this place, which is the one with pid. */
 static void
-view_place(LivePlace *place, bool slots, Views *all)
+view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 {
-	uint32		pid = pg_atomic_read_u32(&place->pid);
 	dsm_handle	handle = pg_atomic_read_u32(&place->segment);
 	dsm_segment *attached = NULL;
 	LiveSegment *segment = my_segment;
@@ -576,7 +588,7 @@ live_read(int only_pid, bool slots, LiveView **views)
 
 		if (pid == 0 || (only_pid != 0 && pid != (uint32) only_pid))
 			continue;
-		view_place(&live->places[i], slots, &all);
+		view_place(&live->places[i], pid, slots, &all);
 		CHECK_FOR_INTERRUPTS();
 	}
 	*views = all.views;

@@ -18,8 +18,8 @@
  * until the backend exits or reads the statistics itself.
  *
  * A transaction that is aborted flushes by the same rules.  The readers of a
- * query that failed end after that, and may flush, too.  At that time memory
- * must not be allocated.  So the pending entry and the row are made when the
+ * query that failed end after that, and each may flush its own counts.  At
+ * that time memory must not be allocated.  So the pending entry and the row are made when the
  * backend begins to read a relation for the first time.  If the row has been
  * removed since then, the counts stay pending.
  *
@@ -95,7 +95,7 @@ typedef struct Pending
 
 /*
  * If there are more pending entries than this at the end of a transaction,
- * flush and remove them.  The hash table keeps its memory.
+ * flush and remove them.
  */
 #define MAX_PENDING		1000
 
@@ -278,12 +278,38 @@ add_counters(StatsCounters *sum, const StatsCounters *counters)
 }
 
 /*
- * Move pending counts to their rows.  If there is no row for them, add one if
- * add_rows is true, or else leave them pending.  Returns whether any counts
- * are still pending.
+ * Move the pending counts of an entry to its row.  If there is no row, add one
+ * if may_add_row is true, or else leave the counts pending.  Returns whether
+ * they are still pending.
  */
 static bool
-flush_to_rows(bool add_rows)
+flush_entry(Pending *entry, bool may_add_row)
+{
+	Oid			relid = entry->key.relid;
+	StatsKey	key = {relations_database(relid), relid, entry->key.kind};
+	SharedRow  *row;
+
+	if (entry->counters.last_scan == 0)
+		return false;
+	row = dshash_find(rows, &key, true);
+	if (row == NULL && may_add_row)
+	{
+		row = add_row(&key);
+		row->row.counters.stats_reset = Min(row->row.counters.stats_reset,
+											entry->counters.last_scan);
+	}
+	if (row == NULL)
+		return true;
+	add_counters(&row->row.counters, &entry->counters);
+	row->used = Max(row->used, entry->counters.last_scan);
+	dshash_release_lock(rows, row);
+	memset(&entry->counters, 0, sizeof(StatsCounters));
+	return false;
+}
+
+/* The same for all entries.  Returns whether any counts are still pending. */
+static bool
+flush_entries(bool may_add_rows)
 {
 	pending_iterator iter;
 	Pending    *entry;
@@ -291,30 +317,7 @@ flush_to_rows(bool add_rows)
 
 	pending_start_iterate(pending, &iter);
 	while ((entry = pending_iterate(pending, &iter)) != NULL)
-	{
-		Oid			relid = entry->key.relid;
-		StatsKey	key = {relations_database(relid), relid, entry->key.kind};
-		SharedRow  *row;
-
-		if (entry->counters.last_scan == 0)
-			continue;
-		row = dshash_find(rows, &key, true);
-		if (row == NULL && add_rows)
-		{
-			row = add_row(&key);
-			row->row.counters.stats_reset = Min(row->row.counters.stats_reset,
-												entry->counters.last_scan);
-		}
-		if (row == NULL)
-		{
-			left = true;
-			continue;
-		}
-		add_counters(&row->row.counters, &entry->counters);
-		row->used = Max(row->used, entry->counters.last_scan);
-		dshash_release_lock(rows, row);
-		memset(&entry->counters, 0, sizeof(StatsCounters));
-	}
+		left |= flush_entry(entry, may_add_rows);
 	return left;
 }
 
@@ -327,10 +330,10 @@ static void
 flush_pending(void *arg)
 {
 	bool		only_found = *(bool *) arg;
-	bool		left = flush_to_rows(false);
+	bool		left = flush_entries(false);
 
 	if (left && !only_found)
-		left = flush_to_rows(true);
+		left = flush_entries(true);
 	is_pending = left;
 	pending_blocks = 0;
 }
@@ -346,6 +349,13 @@ flush(bool only_found)
 		return;
 	last_flush = GetCurrentTimestamp();
 	shared_try(flush_pending, &only_found);
+}
+
+/* Flush one entry while a transaction aborts. */
+static void
+flush_aborted(void *entry)
+{
+	(void) flush_entry(entry, false);
 }
 
 /* Is it time to flush? */
@@ -377,7 +387,8 @@ flush_at_end(bool only_found)
 		flush(only_found);
 	if (too_many)
 	{
-		pending_reset(pending);
+		pending_destroy(pending);
+		pending = NULL;
 		is_pending = false;
 	}
 }
@@ -502,10 +513,11 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 
 	/*
 	 * If the transaction is being aborted, at_end_of_transaction() came
-	 * before.  If the process exits, at_exit() will flush.
+	 * before.  A query over many partitions has many readers, so flush only
+	 * the counts of this one.  If the process exits, at_exit() will flush.
 	 */
-	if (!IsTransactionState() && !proc_exit_inprogress && is_due())
-		flush(true);
+	if (!IsTransactionState() && !proc_exit_inprogress && rows != NULL && is_due())
+		shared_try(flush_aborted, entry);
 }
 
 /*
