@@ -324,8 +324,6 @@ SELECT pg_ringctl_set_policy('many', '64kB', '0')));
 	$other->quit;
 }
 
-# Who doesn't own it can't set its policy, nor does he wait for its lock, in which
-# others would wait for him.
 # As long as there is no policy, what others do to other relations makes no
 # session search pg_seclabel again; but a policy is seen at once.
 sub of_none
@@ -361,9 +359,22 @@ sub of_none
 	set_policy($other, 'plain', '128kB', '0');
 	scan_gets($session, 'plain', '128', 'the first policy');
 	$_->quit foreach $session, $other;
+
+	# The table with the only policy is dropped, and comes back.
+	foreach my $back ('ROLLBACK', 'ROLLBACK TO s; COMMIT')
+	{
+		$session = session($node, 'without_policies');
+		$session->query_safe(
+			"BEGIN; SAVEPOINT s; DROP TABLE plain; SELECT id FROM small; $back"
+		);
+		scan_gets($session, 'plain', '128', "the only policy, $back");
+		$session->quit;
+	}
 	$node->safe_psql('postgres', 'DROP DATABASE without_policies');
 }
 
+# Who doesn't own it can't set its policy, nor does he wait for its lock, in which
+# others would wait for him.
 sub of_a_table_of_others
 {
 	my $owner = session($node);

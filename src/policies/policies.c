@@ -30,16 +30,17 @@
  * Most databases have no policy at all.  The session remembers that, too, and
  * in that case searches nothing.
  *
- * SECURITY LABEL sends no invalidation message.  So our hook sends two to all
- * sessions, at commit: one for pg_seclabel, and one for the relation.  A
- * session that receives the first one forgets that there is no policy.  (If it
- * forgot that with any message, each CREATE TEMP TABLE would make all sessions
- * of the database search pg_seclabel again.)  A session that receives the
- * second one forgets the relation's line.  If the relation is a parent, the lines of its
- * descendants may be wrong, too, so the session forgets all lines.  When a
- * relation gets or loses a parent, the server sends such a message, because
- * the relation's columns change.  There is one exception: if the parent has no
- * columns, no message is sent, and the session does not notice.
+ * SECURITY LABEL sends no message of its own that invalidates a relation.  So
+ * our hook sends two to all sessions, at commit: one for pg_seclabel, and one
+ * for the relation.  A session that receives the first one forgets that there
+ * is no policy.  (If it forgot that with any message, each CREATE TEMP TABLE
+ * would make all sessions of the database search pg_seclabel again.)  A
+ * session that receives the second one forgets the relation's line.  If the
+ * relation is a parent, the lines of its descendants may be wrong, too, so the
+ * session forgets all lines.  When a relation gets or loses a parent, the
+ * server sends such a message, because the relation's columns change.  There
+ * is one exception: if the parent has no columns, no message is sent, and the
+ * session does not notice.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -108,6 +109,13 @@ static bool labels_some = false;
 bool		labels_none = false;
 
 /*
+ * Has a transaction that writes found that there is no label?  It may have
+ * dropped a relation that has one, which comes back if that is rolled back.
+ * Our hook is not called then, but the relation is invalidated.
+ */
+static bool none_while_writing = false;
+
+/*
  * If pg_seclabel has more blocks than this, assume that one of its labels is
  * ours.
  */
@@ -158,7 +166,7 @@ relation_changed(Datum arg pg_attribute_unused(), Oid relid)
 	Found	   *line;
 
 	heap_am_relation_changed(relid);
-	if (!OidIsValid(relid) || relid == SecLabelRelationId)
+	if (!OidIsValid(relid) || relid == SecLabelRelationId || none_while_writing)
 		labels_none = false;
 	invalidations++;
 	line = OidIsValid(relid) ? found_lookup(found, relid) : NULL;
@@ -243,6 +251,7 @@ any_label(void)
 	if (!labels_some)
 		labels_some = search_any_label();
 	labels_none = !labels_some && invalidations == invalidations_before;
+	none_while_writing = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	return labels_some;
 }
 

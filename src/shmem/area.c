@@ -394,15 +394,22 @@ shared_try_segment(void (*function) (void *arg), void *arg)
 {
 	ResourceOwner oldowner = CurrentResourceOwner;
 	ResourceOwner owner;
-	ErrorData  *error;
+	ErrorData  *volatile error = NULL;
 
 	if (!may_try())
 		return false;
 	owner = ResourceOwnerCreate(NULL, "pg_ringctl");
 	CurrentResourceOwner = owner;
-	error = error_of_call(function, arg);
-	CurrentResourceOwner = oldowner;
-	free_owner(owner);
+	PG_TRY();
+	{
+		error = error_of_call(function, arg);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = oldowner;
+		free_owner(owner);
+	}
+	PG_END_TRY();
 	if (error != NULL)
 		FreeErrorData(error);
 	return error == NULL;

@@ -126,7 +126,7 @@ static bool segment_counted = false;
 static bool segment_used = false;
 static TimestampTz last_used = 0;
 
-/* When a segment could not be made; 0 if none was tried, or the last one was. */
+/* When the last try to make a segment failed; 0 if it did not, or none was. */
 static TimestampTz last_failed = 0;
 
 static int
@@ -164,6 +164,8 @@ max_segments(void)
 static bool
 count_segment(void)
 {
+	if (segment_counted)
+		return true;			/* it was cancelled while it made one */
 	if (pg_atomic_fetch_add_u32(&live->nsegments, 1) < max_segments())
 		segment_counted = true;
 	else
@@ -282,9 +284,9 @@ make_segment(void *arg pg_attribute_unused())
 
 	last_failed = GetCurrentTimestamp();
 	segment = dsm_create(sizeof(LiveSegment), DSM_CREATE_NULL_IF_MAXSEGMENTS);
-	last_failed = 0;
 	if (segment == NULL)
 		return;
+	last_failed = 0;
 	dsm_pin_mapping(segment);
 	new = dsm_segment_address(segment);
 	memset(new, 0, sizeof(LiveSegment));

@@ -18,10 +18,12 @@
  * until the backend exits or reads the statistics itself.
  *
  * A transaction that is aborted flushes by the same rules.  The readers of a
- * query that failed end after that, and each may flush its own counts.  At
- * that time memory must not be allocated.  So the pending entry and the row are made when the
- * backend begins to read a relation for the first time.  If the row has been
- * removed since then, the counts stay pending.
+ * query that failed end after that.  If a flush is due then, each of them
+ * flushes only its own counts; those of readers that ended before wait for a
+ * later transaction.  At that time memory must not be allocated.  So the
+ * pending entry and the row are made when the backend begins to read a
+ * relation for the first time.  If the row has been removed since then, the
+ * counts stay pending.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
