@@ -38,6 +38,7 @@ scan_for_each_row();
 cursors_abandoned_at_end_of_transaction();
 cursors_abandoned_at_savepoint();
 counted_by_a_session_that_never_commits();
+counted_when_a_query_fails();
 held_cursors();
 
 foreach my $table (qw(outside inside))
@@ -308,6 +309,30 @@ sub counted_by_a_session_that_never_commits
 	$other->query_safe('BEGIN; SELECT sum(id) FROM inside; ROLLBACK')
 	  foreach 1 .. 2;
 	is(scans_of('inside'), $before + 2, 'rolled back: counted');
+	$other->quit;
+}
+
+# All scans of a query that fails are seen by others at once, and are counted
+# once, also after the session's next transaction.
+sub counted_when_a_query_fails
+{
+	my $other = session($node);
+	my ($outside, $inside) = (scans_of('outside'), scans_of('inside'));
+
+	fails(
+		$other,
+		'SELECT (SELECT sum(id) FROM outside), (SELECT sum(id) FROM inside), (SELECT sum(id) FROM inside WHERE fail_at(id, 3000))',
+		qr/ERROR:  row 3000$/m,
+		'a query with three scans fails');
+	foreach my $when ('at once', 'after the next transaction')
+	{
+		is( join('|',
+				scans_of('outside') - $outside,
+				scans_of('inside') - $inside),
+			'1|2',
+			"a query with three scans fails: counted, $when");
+		$other->query_safe('SELECT FROM pg_ringctl_stats_info');
+	}
 	$other->quit;
 }
 
