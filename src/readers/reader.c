@@ -263,12 +263,12 @@ reader_failed(Datum res)
 
 /*
  * reader_may_lend
- *		Note whether the reader may lend its ring soon, because its stream has
- *		asked for all blocks.
+ *		Note whether the reader may lend its ring soon: its stream has asked
+ *		for all blocks, or it has no page pinned between its fetches (toast.c).
  *
  * When the session's next reader begins, lend() of this reader is called.  If
- * the reader has got all its blocks, lend() lends the ring (ring_lend()) and
- * calls this function again.
+ * the ring can be lent now, lend() lends it (ring_lend()) and calls this
+ * function again.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
@@ -281,8 +281,8 @@ reader_may_lend(Reader *reader, bool may_lend)
 
 /*
  * reader_lend_finished
- *		A reader is about to begin: let readers that have got all their blocks
- *		lend their rings.
+ *		A reader is about to begin: let the readers that can lend their rings
+ *		do so.
  *
  * Only the newest MAX_LOOKED_AT readers are asked.  If a query scans one
  * partition after another, the newest reader is that of the partition that was

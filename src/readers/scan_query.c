@@ -133,7 +133,8 @@ query_add_reader(const void *owner, ScanReader *reader)
  *
  * If two readers read at the same time, as below a join, the second one begins
  * before the first one has left much, and both leave their blocks.  Usually
- * the first readers have left all, so only these are looked at.
+ * the first readers have left as many blocks as may be left, and the search
+ * stops there.
  */
 int64
 query_may_leave(const ScanReader *reader, int64 blocks)

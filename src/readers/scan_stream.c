@@ -260,8 +260,8 @@ set_plain_stream(HeapScanDesc scan)
  *
  * If the result is RING_NONE or RING_LEFT_TO_SERVER, the scan needs no reader:
  * a scan that is to have no ring gets a stream without the ring that the
- * server gave it.  Otherwise the caller must begin a reader.  TOAST values are
- * up to the caller.
+ * server gave it.  Otherwise the caller must begin a reader, at once or after
+ * the first blocks (seqscan.c).  TOAST values are up to the caller.
  */
 RingProspect
 scan_prospect(HeapScanDesc scan)

@@ -83,8 +83,8 @@ note_parallel_query(EState *estate)
 }
 
 /*
- * Was a scan at or below ps taken that would get a ring if it began to read
- * its whole table now?  An index scan need only have been taken.
+ * Is there a taken scan at or below ps that would get a ring if it began to
+ * read its whole table now?  An index scan need only have been taken.
  */
 static bool
 has_ring_below(PlanState *ps, void *context)

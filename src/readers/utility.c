@@ -190,8 +190,8 @@ becomes_query(Relation rel)
 
 /*
  * The user has been found to have these privileges.  If they are what COPY
- * asks for, on a table of the name of its table, COPY is about to begin, and
- * the result is true.
+ * asks for, on a table with the name that COPY gives, COPY is about to begin,
+ * and the result is true.
  */
 static bool
 copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)
@@ -407,7 +407,7 @@ describe_command(const Node *statement, UtilityCommand *cmd)
 	}
 }
 
-/* Has a COPY that runs not checked privileges yet? */
+/* Is there a running COPY that has not checked privileges yet? */
 static bool
 copy_waits(void)
 {

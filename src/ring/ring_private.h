@@ -23,10 +23,10 @@
  *	                        ^                        |
  *	                        +---------start----------+
  *
- * While a ring runs, other sessions can see its public part and its slots, and
- * its strategy has buffers.  A stopped ring has no buffers: the session's next
- * ring may have them.  But a ring that only observes keeps its buffers when it
- * is lent.
+ * While a ring runs, its strategy has buffers, and other sessions may see its
+ * public part and its slots.  A stopped ring has no buffers: the session's
+ * next ring may have them.  But a ring that only observes keeps its buffers
+ * when it is lent.
  */
 typedef enum RingState
 {
@@ -49,7 +49,8 @@ typedef struct RingAhead
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
 								 * index n & asked_mask */
 	int64		asked_mask;
-	int64		reads_at_start; /* counts.blks_read when the stream started */
+	int64		reads_at_start; /* counts.blks_read when the stream started,
+								 * or the ring began anew */
 	int64		reads_at_exchange;	/* counts.blks_read when an own block was
 									 * last noted, or moved to a later slot */
 	bool		own_known;		/* are own_low and own_high known? */
@@ -288,11 +289,11 @@ note_own_block(Ring *ring, const RingSlot *slot)
  * If the stream finds such a block in the ring, it pins the slot's buffer.
  *
  * The ring may hold own blocks that were read before the stream started, or
- * that came with lent buffers when the ring began anew (lend_fill_anew()).
- * They are gone when all slots have been taken since then.  But if a slot with
- * an own block was exchanged with a later slot, all slots must have been taken
- * since that exchange.  If the reader repeats blocks, all its blocks are own
- * blocks.
+ * that came with lent buffers when the ring began anew (lend_fill_anew()) or
+ * grew (ring_grow()).  They are gone when all slots have been taken since
+ * then.  But if a slot with an own block was exchanged with a later slot, all
+ * slots must have been taken since that exchange.  If the reader repeats
+ * blocks, all its blocks are own blocks.
  */
 static inline bool
 may_hold_own_blocks(const Ring *ring)

@@ -46,9 +46,9 @@
  * scan that sets hint bits dirties every page; if checksums are on, it also
  * writes WAL for each.  When such a page comes into reach, WAL is flushed up
  * to the highest LSN of a whole batch of the pages that come next, so that
- * many pages need only one wait.  Once in half as many calls as a batch has
- * pages, if dirty pages were in reach, the WAL writer is asked to flush the
- * WAL that this process has written, so that usually no wait is needed.
+ * many pages need only one wait.  Every FLUSH_BATCH / 2 calls, if dirty pages
+ * were in reach, the WAL writer is asked to flush the WAL that this process
+ * has written, so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off:
@@ -102,8 +102,8 @@ ring_look_for_own_blocks(Ring *ring)
 }
 
 /*
- * Where the search for a slot to exchange with another one goes on, in places
- * after current; and how many dirty pages this call has put off.
+ * Where the search for unpinned slots goes on, in places after current; and
+ * how many dirty pages this call has put off.
  */
 typedef struct Spares
 {

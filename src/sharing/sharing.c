@@ -277,8 +277,8 @@ is_sibling(const Member *a, const Member *b)
 }
 
 /*
- * Are there two scans of the member's relation?  All processes of one parallel
- * scan count as one scan.
+ * Are there two scans of the member's relation?  All processes of the parallel
+ * scans of one lock group count as one scan.
  */
 static bool
 is_shared(const Member *member)

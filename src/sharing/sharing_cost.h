@@ -21,10 +21,11 @@ typedef struct ScanCost
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
 	int			steps_to_probe; /* steps until the next measured read */
-	instr_time	began;			/* when the scan began, plus its pauses */
+	instr_time	began;			/* when the scan joined others, plus its
+								 * pauses */
 	instr_time	paused;			/* when its present pause began; or zero */
 	double		cpu_ms_at_start;	/* CPU time of the process when the scan
-									 * began */
+									 * joined others */
 	double		waited_ms;		/* time that it waited for other scans */
 	double		waited_since_step_ms;	/* part of waited_ms, since its last
 										 * step */

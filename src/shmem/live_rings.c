@@ -15,12 +15,13 @@
  *	                            +--------------------------------------------+
  *
  * A process makes its segment when a ring begins, and keeps it for its next
- * rings, because it takes time to make one.  The process gives it back when a
- * transaction that has not used it ends a second or more after the last one
- * that did.  If more than half of the segments that there may be are made, it
- * gives it back at the end of each transaction.  So sessions without a
- * transaction leave half of them to others.  (If the limit is lowered, this
- * holds once each session has ended a transaction.)
+ * rings, because it takes time to make one.  The process gives it back at the
+ * end of a transaction that has not used it, if the last one that used it
+ * ended a second or more before.  If there are more than half of the maximum
+ * number of segments, the process gives it back at the end of each
+ * transaction.  So sessions without a transaction leave half of them to
+ * others.  (If the limit is lowered, this holds once each session has ended a
+ * transaction.)
  *
  * The segment's size is a constant, so no user can make a session use more.
  * All segments together take no more than pg_ringctl.max_shared_memory, so
@@ -126,7 +127,7 @@ static bool segment_counted = false;
 static bool segment_used = false;
 static TimestampTz last_used = 0;
 
-/* When the last try to make a segment failed; 0 if it did not, or none was. */
+/* When the last try to make a segment failed; 0 if it succeeded. */
 static TimestampTz last_failed = 0;
 
 static int
@@ -165,7 +166,7 @@ static bool
 count_segment(void)
 {
 	if (segment_counted)
-		return true;			/* it was cancelled while it made one */
+		return true;			/* counted by a call that was cancelled */
 	if (pg_atomic_fetch_add_u32(&live->nsegments, 1) < max_segments())
 		segment_counted = true;
 	else
@@ -534,7 +535,7 @@ typedef struct Views
 	int			size;
 } Views;
 
-/* Add the rings of the process that has this place, which is the one with pid. */
+/* Add the rings of the process that has this place and this pid. */
 static void
 view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 {

@@ -105,7 +105,7 @@ typedef struct Pending
 typedef struct SharedRow
 {
 	StatsRow	row;
-	TimestampTz used;			/* when it was made, or last added to */
+	TimestampTz used;			/* when it was made, or its last scan ended */
 } SharedRow;
 
 typedef struct StatsPart

@@ -234,8 +234,7 @@ print_facts(ExplainState *es, List *all)
  * Print which ring a scan of the relation would get now.  Under EXPLAIN
  * ANALYZE this is called only for a scan that had no reader.  If the scan
  * would get a ring, but was never executed, print that.  If it was left to the
- * server's ring, print that ring.  Otherwise, if it would get a ring of ours
- * now, print why it had none.
+ * server's ring, print that ring.  Otherwise, print why it had no reader.
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)

@@ -101,10 +101,7 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 	bool		empty;
 	int			i = 0;
 
-	/*
-	 * The slot is empty, or it is changing, so that its buffer number is
-	 * invalid.
-	 */
+	/* The buffer number may also be invalid because the slot is changing. */
 	empty = slot->buffer <= 0 || slot->buffer > NBuffers;
 
 	values[i++] = Int64GetDatum(view->ringid);
