@@ -53,6 +53,15 @@ nobody_crashed($node, 'no memory');
 done_testing();
 
 
+# From now on the session can write files up to this size only.
+sub limit_files
+{
+	my ($session, $size) = @_;
+
+	system('prlimit', '--pid', pid_of($session), "--fsize=$size") == 0
+	  or die 'cannot limit the session';
+}
+
 # An index calls a function of its own while it has a page locked.  That is a
 # query, and the first one to ask for the memory.
 sub under_a_lock
@@ -79,8 +88,7 @@ CREATE INDEX ON indexed (id with_query)));
 		qr/Index.* Scan/,
 		"$name: the plan");
 
-	system('prlimit', '--pid', pid_of($session), '--fsize=0') == 0
-	  or die 'cannot limit the session';
+	limit_files($session, 0);
 	is( $session->query_safe(
 			q(LOAD 'pg_ringctl'; SELECT id FROM indexed WHERE id = 470)),
 		470,
@@ -141,8 +149,7 @@ sub segment_comes_later
 	$before = $observer->query_safe($not_shown);
 	foreach my $limit ('0', 'unlimited')
 	{
-		system('prlimit', '--pid', pid_of($session), "--fsize=$limit:") == 0
-		  or die 'cannot limit the session';
+		limit_files($session, "$limit:");
 		$session->query(
 			q(BEGIN; DECLARE c CURSOR FOR SELECT id FROM big; MOVE 100 FROM c)
 		);
@@ -171,8 +178,7 @@ sub scans_go_on
 	my ($what, $bytes) = @_;
 	my $session = session($node);
 
-	system('prlimit', '--pid', pid_of($session), "--fsize=$bytes") == 0
-	  or die 'cannot limit the session';
+	limit_files($session, $bytes);
 	goes_on_without($session, $what);
 	is($session->query_safe('SELECT sum(id) FROM big'),
 		$sum, "$what: the right rows again, and it says so once");

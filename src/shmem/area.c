@@ -145,6 +145,35 @@ free_owner(ResourceOwner owner)
 	ResourceOwnerDelete(owner);
 }
 
+/*
+ * Call a function with a resource owner of its own.  When the function ends,
+ * or fails, what it has not pinned is detached at once, not at the end of the
+ * transaction, which may go on all the same.  If it fails, all LWLocks are
+ * released before that.
+ */
+static void
+call_with_owner(void (*function) (void))
+{
+	ResourceOwner oldowner = CurrentResourceOwner;
+	ResourceOwner owner = ResourceOwnerCreate(NULL, "pg_ringctl");
+
+	CurrentResourceOwner = owner;
+	PG_TRY();
+	{
+		function();
+	}
+	PG_CATCH();
+	{
+		CurrentResourceOwner = oldowner;
+		LWLockReleaseAll();
+		free_owner(owner);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	CurrentResourceOwner = oldowner;
+	free_owner(owner);
+}
+
 static Size
 space_for_processes(void)
 {
@@ -186,37 +215,17 @@ attach(void)
  *		Attach this process to the shared memory; raises an error if that can't
  *		be done.
  *
- * If this fails, the transaction may go on all the same, and a later try may
- * succeed.  So all segments that were attached up to then are detached at
- * once, not at the end of the transaction.  All LWLocks are released before
- * that.
+ * If this fails, nothing stays attached (see call_with_owner()), and a later
+ * try may succeed.
  */
 void
 shared_attach(void)
 {
-	ResourceOwner oldowner = CurrentResourceOwner;
-	ResourceOwner owner;
-
 	if (shared != NULL)
 		return;
 
 	shared_watch_exit();
-	owner = ResourceOwnerCreate(NULL, "pg_ringctl");
-	CurrentResourceOwner = owner;
-	PG_TRY();
-	{
-		attach();
-	}
-	PG_CATCH();
-	{
-		CurrentResourceOwner = oldowner;
-		LWLockReleaseAll();
-		free_owner(owner);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	CurrentResourceOwner = oldowner;
-	free_owner(owner);			/* all that it had is pinned */
+	call_with_owner(attach);
 }
 
 /*
@@ -380,36 +389,27 @@ shared_try(void (*function) (void *arg), void *arg)
 	return false;
 }
 
+/* call_with_owner() for error_of_call(): arg points to the function. */
+static void
+call_segment_function(void *arg)
+{
+	call_with_owner(*(SharedMakeSegment *) arg);
+}
+
 /*
  * shared_try_segment
- *		Call a function that makes a segment of its own.  If it raises an
- *		error, say nothing: a later call may succeed.  Returns whether it was
- *		called and has succeeded.
- *
- * The function has a resource owner of its own, which detaches the segment
- * when the function ends, unless the function pins the mapping.
+ *		Call a function that makes a segment of its own, and pins its mapping.
+ *		If it raises an error, say nothing: a later call may succeed.  Returns
+ *		whether it was called and has succeeded.
  */
 bool
-shared_try_segment(void (*function) (void *arg), void *arg)
+shared_try_segment(SharedMakeSegment function)
 {
-	ResourceOwner oldowner = CurrentResourceOwner;
-	ResourceOwner owner;
-	ErrorData  *volatile error = NULL;
+	ErrorData  *error;
 
 	if (!may_try())
 		return false;
-	owner = ResourceOwnerCreate(NULL, "pg_ringctl");
-	CurrentResourceOwner = owner;
-	PG_TRY();
-	{
-		error = error_of_call(function, arg);
-	}
-	PG_FINALLY();
-	{
-		CurrentResourceOwner = oldowner;
-		free_owner(owner);
-	}
-	PG_END_TRY();
+	error = error_of_call(call_segment_function, &function);
 	if (error != NULL)
 		FreeErrorData(error);
 	return error == NULL;

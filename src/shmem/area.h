@@ -32,6 +32,9 @@ typedef void (*SharedInit) (void *part);
 /* Called when the process exits, before it detaches from shared memory. */
 typedef void (*SharedExit) (void);
 
+/* See shared_try_segment(). */
+typedef void (*SharedMakeSegment) (void);
+
 extern bool shared_watches_exit;
 
 extern void shared_begin_to_watch_exit(void);
@@ -43,7 +46,7 @@ extern int	shared_tranche(void);
 extern void *shared_part(SharedPart which, Size size, SharedInit init);
 extern void *shared_find_part(SharedPart which);
 extern bool shared_try(void (*function) (void *arg), void *arg);
-extern bool shared_try_segment(void (*function) (void *arg), void *arg);
+extern bool shared_try_segment(SharedMakeSegment function);
 extern pg_atomic_uint32 *shared_off_count(void);
 
 /*

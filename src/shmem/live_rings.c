@@ -271,7 +271,7 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 
 /* Make the segment of this process. */
 static void
-make_segment(void *arg pg_attribute_unused())
+make_segment(void)
 {
 	static bool registered = false;
 	dsm_segment *segment;
@@ -315,7 +315,7 @@ unused_ring(void)
 	if (my_place == NULL || (my_segment == NULL && has_failed_lately()))
 		return NULL;
 	if (my_segment == NULL &&
-		(!shared_try_segment(make_segment, NULL) || my_segment == NULL))
+		(!shared_try_segment(make_segment) || my_segment == NULL))
 	{
 		uncount_segment();
 		return NULL;
