@@ -212,8 +212,13 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 {
 	HeapAmSwap *swap = find_swap(&holds, scan->rel);
 
-	if (swap != NULL && !*call_again)
-		swap->before_fetch(scan, tid, swap->arg);
+	if (swap != NULL)
+	{
+		/* find it at once for the next chunk of the value */
+		dlist_move_head(&holds, &swap->node);
+		if (!*call_again)
+			swap->before_fetch(scan, tid, swap->arg);
+	}
 	return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
 }
 
