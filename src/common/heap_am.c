@@ -82,8 +82,6 @@ static uint64 ncatches_made = 0;
 static object_access_hook_type prev_object_access = NULL;
 static bool watches_drops = false;	/* is our hook there? */
 
-static void unwatch_drops(void);
-
 /* --- The functions of our routine --- */
 
 static HeapAmSwap *
@@ -110,11 +108,13 @@ swap_back(Relation rel)
 		rel->rd_tableam = heap;
 }
 
+/* A relation has only one catch, so only a hold may still need our routine. */
 static void
 drop_catch(HeapAmSwap *swap)
 {
 	dlist_delete(&swap->node);
-	swap_back(swap->rel);
+	if (find_swap(&holds, swap->rel) == NULL)
+		swap->rel->rd_tableam = heap;
 	pfree(swap);
 }
 
@@ -351,7 +351,7 @@ make_catch(Relation rel)
 	HeapAmSwap *swap;
 
 	Assert(heap_am_is_heap(rel));
-	if (find_swap(&heap_am_catches, rel) != NULL)
+	if (rel->rd_tableam == &our_routine && find_swap(&heap_am_catches, rel) != NULL)
 		return NULL;
 	swap = make_swap(rel);
 	swap->number = ++ncatches_made;

@@ -174,7 +174,10 @@ catch_copy(Relation rel)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && COMPAT_COPIES_PARTITIONED)
 	{
 		foreach_oid(leaf, find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL))
+		{
+			CHECK_FOR_INTERRUPTS();
 			catch_scan(leaf);
+		}
 	}
 	else if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && may_need_ring(rel))
 		catch_scan(RelationGetRelid(rel));
