@@ -53,6 +53,13 @@
 #define MAX_PUBLISHED			1000
 
 /*
+ * All lists together take at most this part of the memory that
+ * pg_ringctl.max_shared_memory leaves, because entries stay as long as their
+ * queries.  Without this limit there might be no room for statistics.
+ */
+#define PUBLISHED_SHARE			(1.0 / 8)
+
+/*
  * To find the entry of a worker and node, at most this number of entries are
  * searched, so that publishing stays cheap.  If the entry is not among them, a
  * second one is made for the same worker and node, and EXPLAIN adds the two.
@@ -78,6 +85,7 @@ typedef struct PublishedList
 
 typedef struct FactsPart
 {
+	pg_atomic_uint32 npublished;	/* in all lists */
 	int			nlists;
 	PublishedList lists[FLEXIBLE_ARRAY_MEMBER];
 } FactsPart;
@@ -94,6 +102,7 @@ init_facts(void *memory)
 {
 	FactsPart  *new = memory;
 
+	pg_atomic_init_u32(&new->npublished, 0);
 	new->nlists = MaxBackends;
 	for (int i = 0; i < new->nlists; i++)
 	{
@@ -152,6 +161,23 @@ find_published(const PublishedList *list, dsm_handle query, const ScanFacts *fac
 	return NULL;
 }
 
+/*
+ * Make an entry.  Returns an invalid pointer if there is no room: what this
+ * worker did will not be shown.
+ */
+static dsa_pointer
+make_entry(void)
+{
+	uint32		most = PUBLISHED_SHARE * shared_room() / sizeof(PublishedFacts);
+	dsa_pointer p = InvalidDsaPointer;
+
+	if (pg_atomic_fetch_add_u32(&part->npublished, 1) < most)
+		p = dsa_allocate_extended(shared_area(), sizeof(PublishedFacts), DSA_ALLOC_NO_OOM);
+	if (!DsaPointerIsValid(p))
+		pg_atomic_fetch_sub_u32(&part->npublished, 1);
+	return p;
+}
+
 typedef struct PublishArgs
 {
 	PublishedList *list;
@@ -182,9 +208,9 @@ publish(void *arg)
 	if (entry != NULL || full)
 		return;
 
-	p = dsa_allocate_extended(shared_area(), sizeof(PublishedFacts), DSA_ALLOC_NO_OOM);
+	p = make_entry();
 	if (!DsaPointerIsValid(p))
-		return;					/* what this worker did will not be shown */
+		return;
 	entry = dsa_get_address(shared_area(), p);
 	entry->query = args->query;
 	entry->facts = *args->facts;
@@ -298,6 +324,7 @@ discard(void *arg)
 			*link = entry->next;
 			list->npublished--;
 			dsa_free(shared_area(), p);
+			pg_atomic_fetch_sub_u32(&part->npublished, 1);
 		}
 		else
 			link = &entry->next;
