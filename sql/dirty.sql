@@ -28,6 +28,13 @@ SELECT hot_survives(), cached('loaded') <= ring_buffers AS in_ring, blks_read = 
 SELECT fresh();
 SELECT count(*), sum(id) FROM loaded;
 SELECT hot_survives(), escapes_pinned, escapes_dirty, wal_flushes, exact() FROM stats('loaded');
+-- Its ring begins with the size of the last one, but only if the buffers of that are still there.
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT ring_buffers > 64 AS large FROM stats('loaded');
+SELECT fresh();
+SELECT count(*), sum(id) FROM loaded;
+SELECT ring_buffers_max <= 64 AS small FROM stats('loaded');
 
 -- After the first flush that it waited for, the ring has room for two batches, 256
 -- pages, and more: one for the WAL writer to flush while another gathers; it takes

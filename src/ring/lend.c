@@ -205,8 +205,12 @@ lend_fill(Ring *ring)
 	if (!ring->options.observe)
 		lent.reserved += ring->options.capacity;
 
-	/* Begin with the size of the session's last ring, if that is larger. */
-	nbuffers = Max(ring->options.nbuffers, Min(lent.last_size, ring->options.capacity));
+	/*
+	 * Begin with the size of the session's last ring, if that is larger and
+	 * its buffers are still there.
+	 */
+	nbuffers = Min(Min(lent.last_size, lent.count), ring->options.capacity);
+	nbuffers = Max(nbuffers, ring->options.nbuffers);
 	nbuffers = Max(nbuffers, ring->size.taken_over);
 	ring->size.taken_over = 0;
 	if (ring->options.observe)
