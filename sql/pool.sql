@@ -160,6 +160,17 @@ SELECT * FROM pg_ringctl_ring_slots(NULL);
 SELECT line FROM pg_ringctl_map() line WHERE line LIKE 'R %';
 COMMIT;
 SELECT in_ring FROM pg_ringctl_pollution WHERE relname = 'big';
+-- Slots that the session's last ring has lent, with pages of another table, hold no block of this one.
+SET pg_ringctl.scan_ring = '2MB';
+SELECT count(*) FROM loaded;
+BEGIN;
+DECLARE c CURSOR FOR SELECT id FROM big;
+MOVE 500 FROM c;
+SELECT count(*) FILTER (WHERE s.relblocknumber IS NULL) > 0 AS lent, count(s.relblocknumber) > 0 AS own,
+       count(*) FILTER (WHERE s.relblocknumber IS NOT NULL AND b.relfilenode <> pg_relation_filenode('big')) AS wrong,
+       bool_or(s.holds_own_block) FILTER (WHERE s.relblocknumber IS NULL) AS holds_lent
+  FROM pg_ringctl_ring_slots s JOIN pg_buffercache b USING (bufferid);
+COMMIT;
 RESET pg_ringctl.scan_ring;
 
 --

@@ -99,16 +99,21 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 	Datum		values[SLOTS_COLUMNS] = {0};
 	bool		nulls[SLOTS_COLUMNS] = {0};
 	bool		empty;
+	bool		has_own;
 	int			i = 0;
 
 	/* The buffer number may also be invalid because the slot is changing. */
 	empty = slot->buffer <= 0 || slot->buffer > NBuffers;
 
+	/* A lent buffer may have come with a page of another relation. */
+	has_own = !empty && slot_has_page(slot) && slot->state != SLOT_LOST &&
+		slot->relid == view->info.relid;
+
 	values[i++] = Int64GetDatum(view->ringid);
 	values[i++] = Int32GetDatum(view->pid);
 	values[i++] = ObjectIdGetDatum(view->info.datid);
 	values[i++] = ObjectIdGetDatum(view->info.relid);
-	nulls[i] = empty || !slot_has_page(slot);
+	nulls[i] = !has_own;
 	values[i++] = Int16GetDatum(BufTagGetForkNum(&slot->tag));
 	values[i++] = Int32GetDatum(slotno);
 	if (empty)
@@ -120,8 +125,8 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 
 		values[i] = Int32GetDatum(slot->buffer);
 		values[i + 1] = Int64GetDatum((int64) slot->tag.blockNum);
-		nulls[i + 1] = !slot_has_page(slot);
-		values[i + 2] = BoolGetDatum(slot_holds_page(slot));
+		nulls[i + 1] = !has_own;
+		values[i + 2] = BoolGetDatum(has_own && slot_holds_page(slot));
 		values[i + 3] = BoolGetDatum((state & BM_DIRTY) != 0);
 		values[i + 4] = Int16GetDatum(BUF_STATE_GET_USAGECOUNT(state));
 		values[i + 5] = Int32GetDatum(BUF_STATE_GET_REFCOUNT(state));
