@@ -491,6 +491,7 @@ draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 		{
 			Glyph		glyph = glyph_of(buffer, marks[buffer - 1], relation);
 
+			CHECK_FOR_INTERRUPTS();
 			counts[glyph]++;
 			totals[glyph]++;
 		}
@@ -504,7 +505,6 @@ draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 			put_line(rsinfo, line.data);
 			resetStringInfo(&line);
 		}
-		CHECK_FOR_INTERRUPTS();
 	}
 }
 
