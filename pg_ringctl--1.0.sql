@@ -393,7 +393,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null i
 COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, if the page was evicted, or if the ring has read no page of the relation into the buffer so far';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if the page that it had was evicted, or is one of another relation';
 COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold the block relblocknumber?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';

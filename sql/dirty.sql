@@ -35,6 +35,12 @@ SELECT ring_buffers > 64 AS large FROM stats('loaded');
 SELECT fresh();
 SELECT count(*), sum(id) FROM loaded;
 SELECT ring_buffers_max <= 64 AS small FROM stats('loaded');
+CALL load();
+SELECT count(*), sum(id) FROM loaded;
+SELECT ring_buffers > 64 AS large FROM stats('loaded');
+SELECT fresh();
+COPY loaded TO '/dev/null';
+SELECT kind, ring_buffers_max <= 64 AS small FROM pg_ringctl_stats WHERE relname = 'loaded';
 
 -- After the first flush that it waited for, the ring has room for two batches, 256
 -- pages, and more: one for the WAL writer to flush while another gathers; it takes

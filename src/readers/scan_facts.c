@@ -53,11 +53,11 @@
 #define MAX_PUBLISHED			1000
 
 /*
- * All lists together take at most this part of the memory that
- * pg_ringctl.max_shared_memory leaves, because entries stay as long as their
- * queries.  Without this limit there might be no room for statistics.
+ * All lists together take about an eighth of shared_room().  Entries stay as
+ * long as their queries, so without this limit there might be no room for
+ * statistics.
  */
-#define PUBLISHED_SHARE			(1.0 / 8)
+#define MAX_PUBLISHED_IN_ALL	(shared_room() / 8 / sizeof(PublishedFacts))
 
 /*
  * To find the entry of a worker and node, at most this number of entries are
@@ -162,19 +162,19 @@ find_published(const PublishedList *list, dsm_handle query, const ScanFacts *fac
 }
 
 /*
- * Make an entry.  Returns an invalid pointer if there is no room: what this
- * worker did will not be shown.
+ * Make an entry.  Returns an invalid pointer if there is no room.  In that
+ * case the leader will not know what this worker did.
  */
 static dsa_pointer
 make_entry(void)
 {
-	uint32		most = PUBLISHED_SHARE * shared_room() / sizeof(PublishedFacts);
-	dsa_pointer p = InvalidDsaPointer;
+	dsa_pointer p;
 
-	if (pg_atomic_fetch_add_u32(&part->npublished, 1) < most)
-		p = dsa_allocate_extended(shared_area(), sizeof(PublishedFacts), DSA_ALLOC_NO_OOM);
-	if (!DsaPointerIsValid(p))
-		pg_atomic_fetch_sub_u32(&part->npublished, 1);
+	if (pg_atomic_read_u32(&part->npublished) >= MAX_PUBLISHED_IN_ALL)
+		return InvalidDsaPointer;
+	p = dsa_allocate_extended(shared_area(), sizeof(PublishedFacts), DSA_ALLOC_NO_OOM);
+	if (DsaPointerIsValid(p))
+		pg_atomic_fetch_add_u32(&part->npublished, 1);
 	return p;
 }
 

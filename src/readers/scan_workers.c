@@ -82,24 +82,30 @@ note_parallel_query(EState *estate)
 	return query;
 }
 
-/* A walk of a plan, or of a subplan, without the subplans below. */
 typedef struct RingWalk
 {
-	const PlanState *root;
 	const List *subplans;		/* of the whole query */
+	List	   *seen;			/* those that were walked */
 } RingWalk;
 
 /*
  * Is there a taken scan at or below ps that would get a ring if it began to
  * read its whole table now?  An index scan need only have been taken.
+ *
+ * Each subplan is walked only once, because a subplan may be below many nodes,
+ * for example those of partitions.
  */
 static bool
 has_ring_below(PlanState *ps, void *context)
 {
 	RingWalk   *walk = context;
 
-	if (ps != walk->root && list_member_ptr(walk->subplans, ps))
-		return false;
+	if (list_member_ptr(walk->subplans, ps))
+	{
+		if (list_member_ptr(walk->seen, ps))
+			return false;
+		walk->seen = lappend(walk->seen, ps);
+	}
 	if (node_is_taken(ps) && !IsA(ps, GatherState) && !IsA(ps, GatherMergeState))
 	{
 		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
@@ -112,26 +118,15 @@ has_ring_below(PlanState *ps, void *context)
 	return planstate_tree_walker(ps, has_ring_below, context);
 }
 
-/*
- * Is there such a scan below the Gather, or in any subplan of the query?  Each
- * subplan is walked only once, because a subplan may be below many nodes, for
- * example those of partitions.
- */
+/* Is there such a scan below the Gather? */
 static bool
-has_ring(PlanState *gather)
+gather_has_ring(PlanState *ps)
 {
-	RingWalk	walk = {outerPlanState(gather), gather->state->es_subplanstates};
-	ListCell   *lc;
+	RingWalk	walk = {ps->state->es_subplanstates, NIL};
+	bool		has_ring = has_ring_below(outerPlanState(ps), &walk);
 
-	if (has_ring_below(outerPlanState(gather), &walk))
-		return true;
-	foreach(lc, walk.subplans)
-	{
-		walk.root = lfirst(lc);
-		if (walk.root != NULL && has_ring_below(lfirst(lc), &walk))
-			return true;
-	}
-	return false;
+	list_free(walk.seen);
+	return has_ring;
 }
 
 /* The Gather's parallel context; NULL if it has none yet. */
@@ -168,7 +163,7 @@ scan_first_gather_call(PlanState *ps, int n)
 	ParallelQuery *query = NULL;
 
 	node_restore(ps, n);
-	if (policy_mode() != MODE_OFF && !has_begun(ps) && has_ring(ps))
+	if (policy_mode() != MODE_OFF && !has_begun(ps) && gather_has_ring(ps))
 		query = note_parallel_query(ps->state);
 	slot = node_call(ps, n);
 	if (query == NULL)

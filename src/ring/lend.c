@@ -209,6 +209,8 @@ lend_fill(Ring *ring)
 	 * Begin with the size of the session's last ring, if that is larger and
 	 * its buffers are still there.
 	 */
+	if (lent.last_size > ring->options.nbuffers)
+		remove_given_away();
 	nbuffers = Min(Min(lent.last_size, lent.count), ring->options.capacity);
 	nbuffers = Max(nbuffers, ring->options.nbuffers);
 	nbuffers = Max(nbuffers, ring->size.taken_over);
