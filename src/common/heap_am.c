@@ -99,12 +99,11 @@ find_swap(dlist_head *swaps, Relation rel)
 	return NULL;
 }
 
-/* Put heap's routine back, unless another swap of the relation needs ours. */
+/* No swap of the relation needs our routine any more. */
 static void
 swap_back(Relation rel)
 {
-	if (rel->rd_tableam == &our_routine &&
-		find_swap(&heap_am_catches, rel) == NULL && find_swap(&holds, rel) == NULL)
+	if (rel->rd_tableam == &our_routine)
 		rel->rd_tableam = heap;
 }
 
@@ -114,16 +113,20 @@ drop_catch(HeapAmSwap *swap)
 {
 	dlist_delete(&swap->node);
 	if (find_swap(&holds, swap->rel) == NULL)
-		swap->rel->rd_tableam = heap;
+		swap_back(swap->rel);
 	pfree(swap);
 }
 
-/* From now on fetches do not pass through us. */
+/*
+ * From now on fetches do not pass through us, but a catch may still need our
+ * routine.
+ */
 static void
 end_hold(HeapAmSwap *swap)
 {
 	dlist_delete(&swap->node);
-	swap_back(swap->rel);
+	if (find_swap(&heap_am_catches, swap->rel) == NULL)
+		swap_back(swap->rel);
 }
 
 /* End a hold, and give its reference back. */
