@@ -164,8 +164,8 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.scan_sharing",
 							 "Lets scans of one table that run at the same time share their reads.",
-							 "The server starts a scan where another one is. The scan then keeps in its ring what the others have not reached yet, "
-							 "and may wait a little if it is in front. "
+							 "The server starts a scan at the block that another scan of the table has reached. Each scan then keeps in its ring the pages "
+							 "that the others have not reached yet, and the one in front may wait a little. "
 							 "Applies only to tables whose scans the server itself would synchronize, and to rings that size themselves.",
 							 &param_scan_sharing, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
@@ -179,20 +179,20 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.index_read_ahead",
 							 "Lets index scans read the pages of their table ahead.",
-							 "Only scans of btree indexes read ahead. effective_io_concurrency limits how far.",
+							 "Only scans of btree indexes read ahead, and only if they are expected to return many rows. effective_io_concurrency limits how far.",
 							 &param_index_read_ahead, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.index_read_ahead_after",
 							"Sets how many pages of its table an index scan must miss before it reads ahead or through a ring.",
-							"0 means from the first page on. For developers.",
+							"0 means from the first page on. A scan that is not expected to return more rows than this is left alone. For developers.",
 							&param_index_read_ahead_after, 16, 0, INT_MAX / 2,
 							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",
-							"Applies to COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW. "
-							"-1 means the server's ring, of 16 MB; 0 means no ring, so that what is loaded stays in shared buffers. "
+							"Applies to COPY FROM into a table that is not partitioned, CREATE TABLE AS and REFRESH MATERIALIZED VIEW. "
+							"-1 means the server's ring, of 16 MB, or an eighth of shared buffers if that is less; 0 means no ring, so that what is loaded stays in shared buffers. "
 							"Other sizes are at least 1 MB; if pg_ringctl.max_ring is less than that, the load keeps the server's ring.",
 							&param_write_ring, -1, -1, RING_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);

@@ -101,7 +101,7 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_reclaim_all', 'buffers_skipped', true, 'number of escaped buffers that were left, because they are pinned, adopted or used again'),
     ('pg_ringctl_resolve', 'relation', false, 'relation that is to be scanned; a partitioned one stands for its partitions'),
     ('pg_ringctl_resolve', 'relid', true, 'OID of the relation, or of a partition'),
-    ('pg_ringctl_resolve', 'ring_kb', true, 'size in kB that the ring begins with; 0: no ring. If scans of the relation are not touched, all columns but relid, blocks and reason are null'),
+    ('pg_ringctl_resolve', 'ring_kb', true, 'least size of the ring in kB; 0: no ring. If scans of the relation are not touched, all columns but relid, blocks and reason are null'),
     ('pg_ringctl_resolve', 'ring_buffers', true, 'the same in buffers'),
     ('pg_ringctl_resolve', 'ring_buffers_max', true, 'size in buffers to which the ring may grow'),
     ('pg_ringctl_resolve', 'source', true, 'where the size comes from, as in pg_ringctl_rings'),
@@ -219,7 +219,8 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo 'get, and why; with `ANALYZE`, what the ring did: the counts of `pg_ringctl_stats`. With `VERBOSE`, each parallel worker'
 \echo 'has its own lines. In text, a scan without a ring has `Ring: none` and a reason: that of `pg_ringctl_resolve()`; or that'
 \echo 'it would read too little (`its range is too small`, `the blocks to be read fit into shared_buffers`); or, for a scan that'
-\echo 'would get a ring, `left before it had read enough` or `never executed`. In other formats, the group `Ring` has'
+\echo 'would get a ring, `left before it had read enough` or `never executed`. A scan that is left to the server''s ring has'
+\echo '`Source: server` and the reason, and no counts. In other formats, the group `Ring` has'
 \echo '`Attached`, which is false then, and besides it only `Reason`.'
 \echo
 \echo 'Index scans have a line where `index_read_ahead`, or a ring of a given size, asks for something: `Read Ahead` with the'

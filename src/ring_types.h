@@ -12,7 +12,7 @@
 
 #include "storage/buf_internals.h"
 
-/* Where a ring's size came from: see policy_source_name(). */
+/* Where a ring's size came from: see plan_source_name(). */
 typedef enum RingSource
 {
 	SOURCE_NONE,				/* there is no ring */
@@ -33,7 +33,8 @@ typedef enum RingSource
  *
  * Always, blks_read = fills + reuses + escapes_pinned + escapes_adopted.
  * escapes_dirty and slots_lost are slots, not reads.  An index scan that reads
- * ahead without a ring counts its reads as fills.
+ * ahead without a ring, and a prewarm without a ring, count their reads as
+ * fills.
  *
  *	blks_read		blocks read into a slot of the ring
  *	fills			reads into an empty slot, or one whose page had gone

@@ -109,9 +109,10 @@ static bool labels_some = false;
 bool		labels_none = false;
 
 /*
- * Has a transaction that writes found that there is no label?  It may have
- * dropped a relation that has one, which comes back if that is rolled back.
- * Our hook is not called then, but the relation is invalidated.
+ * Was labels_none set in a transaction that has an XID? That transaction may
+ * itself have dropped a relation with a label.  If it is rolled back, the
+ * label is there again.  Our hook is not called for that, but the relation is
+ * invalidated, and relation_changed() resets labels_none.
  */
 static bool none_while_writing = false;
 

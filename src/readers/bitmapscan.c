@@ -100,7 +100,7 @@ never_reads_enough(const PlanState *ps)
 {
 	double		tuples = Min(outerPlan(ps->plan)->plan_rows, MaxBlockNumber);
 
-	return policy_prospect(((const ScanState *) ps)->ss_currentRelation,
+	return plan_prospect(((const ScanState *) ps)->ss_currentRelation,
 						   (BlockNumber) tuples, MODE_CONTROL) == RING_NONE;
 }
 
@@ -113,7 +113,7 @@ attach(BitmapHeapScanState *node, BlockNumber nblocks, BlockNumber expected)
 	ScanReader *reader;
 
 	node->ss.ss_currentScanDesc = compat_begin_bitmapscan(node);
-	policy_for_bitmap_scan(rel, nblocks, &options);
+	plan_for_bitmap_scan(rel, nblocks, &options);
 	reader = scan_begin_reader(READER_BITMAPSCAN, &node->ss.ps, &options);
 	reader->expected = expected;
 	scan_set_stream(reader->scan,
@@ -138,14 +138,14 @@ bitmapscan_first_call(PlanState *ps, int n)
 	BlockNumber nblocks;
 	BlockNumber expected;
 
-	if (policy_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL ||
+	if (plan_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL ||
 		never_reads_enough(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	nblocks = RelationGetNumberOfBlocks(rel);
 	expected = bitmapscan_expected_blocks(ps, nblocks);
-	if (policy_prospect(rel, expected, MODE_CONTROL) > RING_OF_SERVER)
+	if (plan_prospect(rel, expected, MODE_CONTROL) > RING_OF_SERVER)
 		attach(node, nblocks, expected);
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);

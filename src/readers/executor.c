@@ -54,7 +54,7 @@ typedef const char *(*ExclusionMtd) (const PlanState *ps);
 static const char *
 relation_exclusion(const PlanState *ps)
 {
-	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
+	return plan_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }
 
 /*
@@ -240,7 +240,7 @@ take_nodes_of(PlanState *root, const List *subplans)
 }
 
 /*
- * Does the query have a relation for which policy_may_matter() or
+ * Does the query have a relation for which plan_may_matter() or
  * toast_may_matter() is true?
  */
 static inline bool
@@ -249,7 +249,7 @@ has_relation_that_matters(const EState *estate)
 	Relation   *rels = estate->es_relations;
 
 	for (int n = (int) estate->es_range_table_size; n > 0; n--, rels++)
-		if (*rels != NULL && (policy_may_matter(*rels) || toast_may_matter(*rels)))
+		if (*rels != NULL && (plan_may_matter(*rels) || toast_may_matter(*rels)))
 			return true;
 	return false;
 }
@@ -300,7 +300,7 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	/* The EState of a query that has ended may have had the same address. */
 	if (unlikely(last_query_run == estate))
 		last_query_run = NULL;
-	if (policy_mode() != MODE_OFF && has_relation_that_matters(estate))
+	if (plan_mode() != MODE_OFF && has_relation_that_matters(estate))
 		prepare_query(queryDesc);
 }
 

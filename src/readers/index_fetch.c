@@ -198,7 +198,7 @@ begin_reader(IndexFetch *fetch)
 	BlockNumber nblocks = RelationGetNumberOfBlocks(fetch->rel);
 	RingOptions options;
 
-	policy_for_index_scan(fetch->rel, nblocks, &options);
+	plan_for_index_scan(fetch->rel, nblocks, &options);
 	if (fetch->reads_ahead)
 		fetch->ahead = MemoryContextAlloc(fetch->node->ps.state->es_query_cxt,
 										  sizeof(LeafAhead));

@@ -61,8 +61,8 @@ indexscan_may_be_taken(const PlanState *ps)
 {
 	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
 
-	return policy_reads_ahead(rel) ||
-		policy_index_scan_has_ring(rel, ps->plan->plan_rows);
+	return plan_reads_ahead(rel) ||
+		plan_index_scan_has_ring(rel, ps->plan->plan_rows);
 }
 
 /*
@@ -79,7 +79,7 @@ indexscan_exclusion(const PlanState *ps)
 	/* EXPLAIN alone does not open the index */
 	if (index_of(ps) != NULL && index_of(ps)->rd_rel->relam != BTREE_AM_OID)
 		return "not a btree index";
-	return policy_exclusion(((const ScanState *) ps)->ss_currentRelation);
+	return plan_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }
 
 /* The query's memory is about to be freed, with this LimitedScan in it. */
@@ -135,7 +135,7 @@ indexscan_first_call(PlanState *ps, int n)
 		((IndexScanState *) ps)->iss_ScanDesc : ((IndexOnlyScanState *) ps)->ioss_ScanDesc;
 
 	/* If another library has wrapped us, this may be a later call. */
-	if (policy_mode() != MODE_CONTROL ||
+	if (plan_mode() != MODE_CONTROL ||
 		(scan != NULL && !index_fetch_can_attach(scan)) ||
 		!indexscan_may_be_taken(ps))
 		return node_hand_back(ps, n);
@@ -143,7 +143,7 @@ indexscan_first_call(PlanState *ps, int n)
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
 	scan = IsA(ps, IndexScanState) ? compat_begin_indexscan((IndexScanState *) ps) :
 		compat_begin_indexonlyscan((IndexOnlyScanState *) ps);
-	index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), policy_reads_ahead(rel));
+	index_fetch_attach(scan, (ScanState *) ps, limit_of(ps), plan_reads_ahead(rel));
 	MemoryContextSwitchTo(oldcontext);
 	return node_hand_back(ps, n);
 }

@@ -96,7 +96,7 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 	ReadStream *stream;
 	Ring	   *ring;
 
-	policy_cap_to_relation(&options, blocks_total);
+	plan_cap_to_relation(&options, blocks_total);
 
 	reader = reader_make(TopMemoryContext, sizeof(Reader));
 	if (IsParallelWorker())

@@ -240,7 +240,7 @@ get_job(PrewarmJob *job, FunctionCallInfo fcinfo)
 	relations_check_storage(job->open.rel, job->forknum, options->ring_kb > 0);
 	relations_notice_children(job->open.rel, "pg_ringctl_prewarm_all");
 	get_range(job, fcinfo);
-	policy_notice_cap(options->ring_kb, job->nblocks);
+	plan_notice_cap(options->ring_kb, job->nblocks);
 	prewarm_adapt_options(options, job->open.rel);
 }
 
@@ -287,7 +287,7 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
 {
 	RingOptions options;
 
-	policy_for_load(rel, ring_kb, &options);
+	plan_for_load(rel, ring_kb, &options);
 	return options.nbuffers > 0 ? 0 : nblocks;
 }
 
@@ -308,7 +308,7 @@ prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation re
 {
 	RingOptions options;
 
-	policy_for_load(rel, ring_kb, &options);
+	plan_for_load(rel, ring_kb, &options);
 	if (options.nbuffers == 0)
 		nblocks = fit_take(fit, nblocks);
 	parallel_prewarm_read(parallel, rel, forknum, &options, first_block, nblocks, result);

@@ -161,7 +161,7 @@ read_parts(void *arg)
 	PartsSize	size = measure_parts(job->parts, options->ring_kb);
 	ParallelPrewarm *parallel;
 
-	policy_notice_cap(options->ring_kb, size.largest);
+	plan_notice_cap(options->ring_kb, size.largest);
 	fit_warn(&fit, size.have_to_fit);
 	progress_set_total(fit_count_readable(&fit, size.have_to_fit, size.blocks));
 

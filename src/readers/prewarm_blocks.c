@@ -139,7 +139,7 @@ get_job(BlocksJob *job, FunctionCallInfo fcinfo)
 		job->fit = FIT_IGNORE;
 	job->list = PG_GETARG_ARRAYTYPE_P(1);
 	check_list(job);
-	policy_notice_cap(job->ring_kb, count_listed(job));
+	plan_notice_cap(job->ring_kb, count_listed(job));
 }
 
 /* The window's source. */
@@ -216,7 +216,7 @@ buffer_blocks(void *arg)
 	if (length == 0)
 		return;
 
-	policy_for_load(job->open.rel, job->ring_kb, &options);
+	plan_for_load(job->open.rel, job->ring_kb, &options);
 	options.repeats_blocks = true;
 	job->most = options.nbuffers > 0 ? length : fit_take(&fit, length);
 	fit_warn(&fit, options.nbuffers > 0 ? 0 : length);

@@ -25,9 +25,6 @@
 /* A scan joins the other scans when it has asked for this number of blocks. */
 #define BLOCKS_BEFORE_SHARING	256
 
-/* Blocks between two steps of the scan after that. */
-#define BLOCKS_PER_STEP			16
-
 /*
  * May the scan share its reads?  It may only if the server would synchronize
  * the scan with other scans, and if the ring has room to keep pages for them.

@@ -266,7 +266,7 @@ set_plain_stream(HeapScanDesc scan)
 RingProspect
 scan_prospect(HeapScanDesc scan)
 {
-	RingProspect prospect = policy_prospect(scan->rs_base.rs_rd, scan->rs_nblocks, param_mode);
+	RingProspect prospect = plan_prospect(scan->rs_base.rs_rd, scan->rs_nblocks, param_mode);
 
 	if (prospect == RING_NONE && scan->rs_strategy != NULL)
 		set_plain_stream(scan);

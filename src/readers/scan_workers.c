@@ -111,8 +111,8 @@ has_ring_below(PlanState *ps, void *context)
 		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 
 		if (executor_reads_ahead(ps) ||
-			policy_prospect(rel, RelationGetNumberOfBlocks(rel),
-							policy_mode()) > RING_LEFT_TO_SERVER)
+			plan_prospect(rel, RelationGetNumberOfBlocks(rel),
+							plan_mode()) > RING_LEFT_TO_SERVER)
 			return true;
 	}
 	return planstate_tree_walker(ps, has_ring_below, context);
@@ -163,7 +163,7 @@ scan_first_gather_call(PlanState *ps, int n)
 	ParallelQuery *query = NULL;
 
 	node_restore(ps, n);
-	if (policy_mode() != MODE_OFF && !has_begun(ps) && gather_has_ring(ps))
+	if (plan_mode() != MODE_OFF && !has_begun(ps) && gather_has_ring(ps))
 		query = note_parallel_query(ps->state);
 	slot = node_call(ps, n);
 	if (query == NULL)

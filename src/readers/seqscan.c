@@ -122,7 +122,7 @@ server_may_begin(const SeqScanState *node, RingProspect prospect)
 		scan->rs_strategy != NULL && scan->rs_nblocks > FIRST_BLOCKS &&
 		GetAccessStrategyBufferCount(scan->rs_strategy) >= FIRST_BLOCKS &&
 		ScanDirectionIsForward(node->ss.ps.state->es_direction) &&
-		(prospect == RING_OF_SERVER || policy_capped_kb(first_kb) == first_kb);
+		(prospect == RING_OF_SERVER || plan_capped_kb(first_kb) == first_kb);
 }
 
 /* --- What becomes of a scan --- */
@@ -171,7 +171,7 @@ decide_for(SeqScanState *node)
 	{
 		RingOptions options;
 
-		policy_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
+		plan_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
 		attach_ring(node, &options);
 		return false;
 	}
@@ -196,7 +196,7 @@ decide(SeqScanState *node)
 	MemoryContext oldcontext;
 	bool		server_begins;
 
-	if (policy_mode() == MODE_OFF)
+	if (plan_mode() == MODE_OFF)
 		return false;
 
 	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
@@ -221,9 +221,9 @@ attach_now(SeqScanState *node)
 	MemoryContext oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
 	RingOptions options;
 
-	policy_for_scan(rel, scan->rs_nblocks, policy_mode(), &options, NULL);
+	plan_for_scan(rel, scan->rs_nblocks, plan_mode(), &options, NULL);
 	if (options.nbuffers == 0)
-		policy_for_scan(rel, scan->rs_nblocks, MODE_OBSERVE, &options, NULL);
+		plan_for_scan(rel, scan->rs_nblocks, MODE_OBSERVE, &options, NULL);
 	attach_ring(node, &options);
 	MemoryContextSwitchTo(oldcontext);
 }

@@ -137,12 +137,12 @@ gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 	Relation	rel = node->ss.ss_currentRelation;
 	BlockRange	range = range_of(&node->ss.ps, false);
 
-	if (policy_prospect(rel, blocks_in_range(range, MaxBlockNumber),
+	if (plan_prospect(rel, blocks_in_range(range, MaxBlockNumber),
 						MODE_CONTROL) == RING_NONE)
 		return false;
 	*nblocks = RelationGetNumberOfBlocks(rel);
-	return policy_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
-		policy_prospect(rel, blocks_in_range(range, *nblocks), MODE_CONTROL) != RING_NONE;
+	return plan_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
+		plan_prospect(rel, blocks_in_range(range, *nblocks), MODE_CONTROL) != RING_NONE;
 }
 
 /*
@@ -156,7 +156,7 @@ tidrangescan_is_small(const PlanState *ps, BlockNumber nblocks)
 {
 	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
 
-	return policy_prospect(rel, blocks_in_range(range_of(ps, true), nblocks),
+	return plan_prospect(rel, blocks_in_range(range_of(ps, true), nblocks),
 						   MODE_CONTROL) == RING_NONE;
 }
 
@@ -169,7 +169,7 @@ attach(TidRangeScanState *node, BlockNumber nblocks)
 
 	if (node->ss.ss_currentScanDesc == NULL)
 		node->ss.ss_currentScanDesc = compat_begin_tidrangescan(node);
-	policy_for_scan(node->ss.ss_currentRelation, nblocks, MODE_CONTROL, &options, NULL);
+	plan_for_scan(node->ss.ss_currentRelation, nblocks, MODE_CONTROL, &options, NULL);
 	reader = scan_begin_reader(READER_TIDRANGESCAN, &node->ss.ps, &options);
 	scan_set_ring_stream(reader);
 }
@@ -189,7 +189,7 @@ tidrangescan_first_call(PlanState *ps, int n)
 	BlockNumber nblocks;
 
 	/* If another library has wrapped us, this may be a later call. */
-	if (policy_mode() != MODE_CONTROL || node->trss_inScan ||
+	if (plan_mode() != MODE_CONTROL || node->trss_inScan ||
 		(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL))
 		return node_hand_back(ps, n);
 

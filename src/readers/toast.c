@@ -21,7 +21,7 @@
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
  * after their row was read.  A reader reads its first blocks without a ring:
- * leave_first (policy_for_toast()), less what the query's other readers had
+ * leave_first (plan_for_toast()), less what the query's other readers had
  * left when it began.  The readers of a utility command have rings from the
  * beginning, because a command is seldom repeated.
  *
@@ -346,9 +346,9 @@ toast_look_up(Relation rel)
 {
 	int			threshold = param_scan_ring > 0 ? SERVER_THRESHOLD : NBuffers;
 
-	if (policy_mode() != MODE_CONTROL || rel->rd_smgr == NULL ||
+	if (plan_mode() != MODE_CONTROL || rel->rd_smgr == NULL ||
 		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS ||
-		policy_exclusion(rel) != NULL)
+		plan_exclusion(rel) != NULL)
 		return false;
 	return known_size(rel->rd_rel->reltoastrelid) > (BlockNumber) threshold;
 }
@@ -372,8 +372,8 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	BlockNumber nblocks;
 	RingOptions options;
 
-	if (!OidIsValid(toastid) || policy_mode() != MODE_CONTROL ||
-		policy_exclusion(rel) != NULL || heap_am_is_held(toastid))
+	if (!OidIsValid(toastid) || plan_mode() != MODE_CONTROL ||
+		plan_exclusion(rel) != NULL || heap_am_is_held(toastid))
 		return;
 
 	nblocks = known_size(toastid);
@@ -381,7 +381,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 		return;
 
 	/* The larger of the two tables decides whether there is a ring. */
-	policy_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
+	plan_for_toast(rel, Max(scanned_blocks(rel), nblocks), &options);
 	if (options.nbuffers == 0 || nblocks <= (BlockNumber) options.nbuffers ||
 		!ConditionalLockRelationOid(toastid, AccessShareLock))
 		return;

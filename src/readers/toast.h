@@ -31,7 +31,7 @@ extern bool toast_look_up(Relation rel);
 /*
  * toast_may_matter
  *		As far as this session knows, may the TOAST values of the relation get
- *		a ring?  If policy_may_matter() is false for a relation of a query,
+ *		a ring?  If plan_may_matter() is false for a relation of a query,
  *		this is called for that relation, so it must be cheap.
  */
 static inline bool

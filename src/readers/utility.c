@@ -127,13 +127,13 @@ scan_begun(TableScanDesc sscan)
 	RingOptions options;
 	ScanReader *reader;
 
-	if (command == NULL || policy_mode() == MODE_OFF)
+	if (command == NULL || plan_mode() == MODE_OFF)
 		return;
 	end_scans(command);			/* its scans run one after another */
 	toast_begin(command, sscan->rs_rd, false);
 	if (scan_prospect(scan) <= RING_LEFT_TO_SERVER)
 		return;
-	policy_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
+	plan_for_scan(sscan->rs_rd, scan->rs_nblocks, param_mode, &options, NULL);
 	reader = scan_begin_reader_of_command(command->kind, command, scan, &options);
 	scan_set_ring_stream(reader);
 }
@@ -146,7 +146,7 @@ catch_scan(Oid relid)
 
 	if (rel == NULL)
 		return;
-	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && policy_exclusion(rel) == NULL)
+	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
 		heap_am_catch_scan(rel, scan_begun);
 	RelationClose(rel);
 }
@@ -159,9 +159,9 @@ may_need_ring(Relation rel)
 {
 	if (OidIsValid(rel->rd_rel->reltoastrelid))
 		return true;
-	RelationGetNumberOfBlocks(rel); /* policy_may_matter() looks at the size
+	RelationGetNumberOfBlocks(rel); /* plan_may_matter() looks at the size
 									 * that was last seen */
-	return policy_may_matter(rel);
+	return plan_may_matter(rel);
 }
 
 /*
@@ -451,7 +451,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 		heap_am_drop_scan_catches();
 	if (names_our_labels(pstmt->utilityStmt))
 		labels_accept();
-	if (!describe_command(pstmt->utilityStmt, &this_command) || policy_mode() == MODE_OFF)
+	if (!describe_command(pstmt->utilityStmt, &this_command) || plan_mode() == MODE_OFF)
 	{
 		if (command == NULL)
 		{

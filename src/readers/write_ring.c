@@ -53,7 +53,7 @@ static const Oid *receiver_made;
 static void
 insertion_begun(BulkInsertStateData *bistate)
 {
-	int			kb = param_write_ring == 0 ? 0 : policy_capped_kb(param_write_ring);
+	int			kb = param_write_ring == 0 ? 0 : plan_capped_kb(param_write_ring);
 	MemoryContext oldcontext;
 
 	/* The parameter may have been changed since the catch was made. */
@@ -77,7 +77,7 @@ write_ring_catch(Oid relid)
 
 	if (rel == NULL)
 		return;
-	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && policy_exclusion(rel) == NULL)
+	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
 		heap_am_catch_insertion(rel, insertion_begun);
 	RelationClose(rel);
 }

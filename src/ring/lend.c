@@ -43,11 +43,11 @@ static struct
 {
 	RingSlot   *slots;
 	int			count;
-	int			reserved;		/* slots that running rings may lend */
+	int			reserved;		/* entries kept free for running rings */
 	int			last_size;		/* size of the last lent ring that sized
 								 * itself, at most its base_capacity if it had
 								 * a window */
-	int			capacity;		/* room in slots: at least count + reserved */
+	int			capacity;		/* entries allocated: at least count + reserved */
 }			lent;
 
 /* Does the n-th lent buffer still hold what it held when it was lent? */
@@ -59,16 +59,27 @@ is_still_lent(int n)
 	return BufferTagsEqual(&GetBufferDescriptor(slot->buffer - 1)->tag, &slot->tag);
 }
 
-/* Remove the buffers that do not hold any more what they held when lent. */
-static void
-remove_given_away(void)
+/*
+ * Look at the buffers that were lent last, until "wanted" of them are found
+ * that still hold what they held, and remove the others.  Returns how many
+ * were found: fewer, if there are no more in the stack.
+ */
+static int
+find_lent(int wanted)
 {
-	int			kept = 0;
+	int			first = lent.count;
+	int			found = 0;
+	int			kept;
 
-	for (int n = 0; n < lent.count; n++)
+	while (first > 0 && found < wanted)
+		if (is_still_lent(--first))
+			found++;
+	kept = first;
+	for (int n = first; n < lent.count; n++)
 		if (is_still_lent(n))
 			lent.slots[kept++] = lent.slots[n];
 	lent.count = kept;
+	return kept - first;
 }
 
 /*
@@ -209,9 +220,9 @@ lend_fill(Ring *ring)
 	 * Begin with the size of the session's last ring, if that is larger and
 	 * its buffers are still there.
 	 */
-	if (lent.last_size > ring->options.nbuffers)
-		remove_given_away();
-	nbuffers = Min(Min(lent.last_size, lent.count), ring->options.capacity);
+	nbuffers = Min(lent.last_size, ring->options.capacity);
+	if (nbuffers > ring->options.nbuffers)
+		nbuffers = find_lent(nbuffers);
 	nbuffers = Max(nbuffers, ring->options.nbuffers);
 	nbuffers = Max(nbuffers, ring->size.taken_over);
 	ring->size.taken_over = 0;
@@ -267,20 +278,12 @@ lend_cancel_reservation(const Ring *ring)
 void
 ring_lend_to_server(BufferAccessStrategy strategy, int most)
 {
-	int			given = 0;
-
-	most = Min(most, strategy->nbuffers);
 	if (strategy->current != 0 || strategy->buffers[0] != InvalidBuffer)
 		return;
+	most = find_lent(Min(most, strategy->nbuffers));
 	/* The server takes slot 1 first, and slot 0 last. */
-	for (int n = lent.count - 1; n >= 0 && given < most; n--)
-	{
-		if (is_still_lent(n))
-			strategy->buffers[++given % strategy->nbuffers] = lent.slots[n].buffer;
-		else
-			memmove(&lent.slots[n], &lent.slots[n + 1],
-					(--lent.count - n) * sizeof(RingSlot));
-	}
+	for (int n = 1; n <= most; n++)
+		strategy->buffers[n % strategy->nbuffers] = lent.slots[lent.count - n].buffer;
 }
 
 /* Let a ring that only observes begin with these slots of the strategy. */
@@ -362,7 +365,7 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 	{
 		ring->size.taken_over = Min(nslots, ring->options.capacity);
 		/* Lent buffers that the server has used are among "slots" now. */
-		remove_given_away();
+		(void) find_lent(from->nbuffers);
 		lend_make_room(nslots);
 		for (int i = 0; i < nslots; i++)
 			lend_slot(&slots[i]);

@@ -59,11 +59,11 @@
 #define MANY_READS	8
 
 /*
- * policy_exclusion
+ * plan_exclusion
  *		Why scans of this relation are never touched; NULL if they may be.
  */
 const char *
-policy_exclusion(Relation rel)
+plan_exclusion(Relation rel)
 {
 	if (!heap_am_is_heap(rel))
 		return "not a heap table";
@@ -84,7 +84,7 @@ typedef struct ScanParams
 
 /* Also says in *why whose policy has set them. */
 static ScanParams
-params_for_scan(Oid relid, PolicyReasons *why)
+params_for_scan(Oid relid, PlanReasons *why)
 {
 	ScanParams	params = {
 		.scan_ring = param_scan_ring,
@@ -131,31 +131,31 @@ cap_ring(int nbuffers)
 }
 
 /*
- * policy_is_capped_by_pool
+ * plan_is_capped_by_pool
  *		Is it the pool, rather than max_ring, that limits the size of rings?
  */
 bool
-policy_is_capped_by_pool(void)
+plan_is_capped_by_pool(void)
 {
 	return max_ring_buffers() > NBuffers / 2;
 }
 
 /*
- * policy_capped_kb
+ * plan_capped_kb
  *		The size in kB that a ring gets if this size, which is above 0, is set.
  */
 int
-policy_capped_kb(int kb)
+plan_capped_kb(int kb)
 {
 	return cap_ring(kb / KB_PER_BUFFER) * KB_PER_BUFFER;
 }
 
 /*
- * policy_cap_to_relation
+ * plan_cap_to_relation
  *		Limit a ring to the number of blocks to be read.
  */
 void
-policy_cap_to_relation(RingOptions *options, int64 nblocks)
+plan_cap_to_relation(RingOptions *options, int64 nblocks)
 {
 	int			most = (int) Max(1, Min(nblocks, PG_INT32_MAX));
 
@@ -213,13 +213,13 @@ most_buffers(Relation rel, bool maintenance)
 }
 
 /*
- * policy_notice_cap
+ * plan_notice_cap
  *		The user has asked for a ring of this size, in kB, to read nblocks
  *		blocks through.  If the ring will be smaller than that, and smaller
  *		than nblocks, tell the user.
  */
 void
-policy_notice_cap(int kb, int64 nblocks)
+plan_notice_cap(int kb, int64 nblocks)
 {
 	int			asked = kb / KB_PER_BUFFER;
 	int			nbuffers = cap_ring(asked);
@@ -229,7 +229,7 @@ policy_notice_cap(int kb, int64 nblocks)
 	ereport(NOTICE,
 			(errmsg("a ring of %d kB is used instead of one of %d kB",
 					nbuffers * KB_PER_BUFFER, kb),
-			 policy_is_capped_by_pool() ?
+			 plan_is_capped_by_pool() ?
 			 errdetail("No ring takes more than half of \"%s\".", "shared_buffers") :
 			 param_max_ring < 0 ?
 			 errdetail("\"%s\" is -1, which stands for an eighth of \"%s\".",
@@ -305,7 +305,7 @@ add_flush_room(RingOptions *options)
 typedef struct Choice
 {
 	ScanParams	params;
-	PolicyReasons why;
+	PlanReasons why;
 	RingSource	source;			/* SOURCE_NONE: no ring */
 } Choice;
 
@@ -379,17 +379,17 @@ set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *o
 		add_flush_room(options);
 	}
 	if (options->nbuffers > 0)
-		policy_cap_to_relation(options, choice->why.nblocks);
+		plan_cap_to_relation(options, choice->why.nblocks);
 }
 
 /*
- * policy_prospect
+ * plan_prospect
  *		Will a scan of nblocks blocks of the relation get a ring in this mode,
  *		and has the user asked for the ring?  This is cheaper than
- *		policy_for_scan().
+ *		plan_for_scan().
  */
 RingProspect
-policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
+plan_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 {
 	Choice		choice;
 
@@ -408,14 +408,14 @@ policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
 }
 
 /*
- * policy_for_scan
+ * plan_for_scan
  *		Fill in the options of the ring that a scan of nblocks blocks of the
  *		relation gets in this mode.  If the scan gets no ring,
  *		options->nbuffers is 0.  If reasons is not NULL, also say why.
  */
 void
-policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-				RingOptions *options, PolicyReasons *reasons)
+plan_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+				RingOptions *options, PlanReasons *reasons)
 {
 	Choice		choice;
 
@@ -439,7 +439,7 @@ blocks_to_leave(const Choice *choice)
 }
 
 /*
- * policy_for_bitmap_scan
+ * plan_for_bitmap_scan
  *		Fill in the options of the ring of a bitmap scan of the relation, which
  *		has nblocks blocks.
  *
@@ -448,7 +448,7 @@ blocks_to_leave(const Choice *choice)
  * ring.
  */
 void
-policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
+plan_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 {
 	Choice		choice;
 
@@ -458,11 +458,11 @@ policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 }
 
 /*
- * policy_reads_ahead
+ * plan_reads_ahead
  *		Do index scans of the relation read ahead?
  */
 bool
-policy_reads_ahead(Relation rel)
+plan_reads_ahead(Relation rel)
 {
 	const RelationPolicy *policy = policy_may_be_set(rel) ?
 		labels_policy(RelationGetRelid(rel)) : NULL;
@@ -480,13 +480,13 @@ choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 }
 
 /*
- * policy_index_scan_has_ring
+ * plan_index_scan_has_ring
  *		Does an index scan of the relation get a ring if it is expected to
  *		return this number of rows?  It does not if it is expected to read no
  *		more pages than those that the ring leaves in the pool first.
  */
 bool
-policy_index_scan_has_ring(Relation rel, double rows)
+plan_index_scan_has_ring(Relation rel, double rows)
 {
 	Choice		choice;
 
@@ -497,7 +497,7 @@ policy_index_scan_has_ring(Relation rel, double rows)
 }
 
 /*
- * policy_for_index_scan
+ * plan_for_index_scan
  *		Fill in the options of the ring of an index scan of the relation, which
  *		has nblocks blocks.  If the scan gets no ring, options->nbuffers is 0.
  *
@@ -506,7 +506,7 @@ policy_index_scan_has_ring(Relation rel, double rows)
  * says, stay in the pool.
  */
 void
-policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
+plan_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 {
 	Choice		choice;
 
@@ -522,7 +522,7 @@ policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
 }
 
 /*
- * policy_for_toast
+ * plan_for_toast
  *		Fill in the options of the ring through which values of the relation's
  *		TOAST table are read while the relation is scanned.  nblocks is the
  *		size of the larger of the two tables.  If there is no ring,
@@ -537,7 +537,7 @@ policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
  * flush WAL for many of them at once.
  */
 void
-policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
+plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 {
 	Choice		choice;
 	int			ring_kb;
@@ -553,18 +553,18 @@ policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 	options->repeats_blocks = true;
 	options->leave_first = blocks_to_leave(&choice);
 	if (options->nbuffers > 0)
-		policy_cap_to_relation(options, nblocks);
+		plan_cap_to_relation(options, nblocks);
 }
 
 /*
- * policy_for_load
+ * plan_for_load
  *		Fill in the options of the ring that a prewarm of the relation reads
  *		through.  ring_kb: size in kB; 0 means no ring; -1 means the ring that
  *		a sequential scan of the relation would get, or, instead of the
  *		server's ring, one that sizes itself.
  */
 void
-policy_for_load(Relation rel, int ring_kb, RingOptions *options)
+plan_for_load(Relation rel, int ring_kb, RingOptions *options)
 {
 	/* A scan of a temporary relation gets no ring. */
 	if (ring_kb < 0 && RelationUsesLocalBuffers(rel))
@@ -587,12 +587,12 @@ policy_for_load(Relation rel, int ring_kb, RingOptions *options)
 }
 
 /*
- * policy_lookahead
+ * plan_lookahead
  *		How many buffers may a scan of the relation look ahead if it reads
  *		through a ring with these options?
  */
 int
-policy_lookahead(Relation rel, const RingOptions *options)
+plan_lookahead(Relation rel, const RingOptions *options)
 {
 	int			limit = compat_lookahead_limit(rel, options->maintenance);
 	int			headroom = options->observe ? 0 : options->headroom;

@@ -23,7 +23,7 @@
 #define MIN_SHARE_WINDOW	(1024 * 1024 / BLCKSZ)
 
 /* Why a scan gets the ring that it gets. */
-typedef struct PolicyReasons
+typedef struct PlanReasons
 {
 	ScanMode	mode;			/* what is done to scans */
 	BlockNumber nblocks;		/* size of the relation */
@@ -35,14 +35,14 @@ typedef struct PolicyReasons
 								 * invalid */
 	Oid			threshold_from; /* relation whose policy set scan_threshold;
 								 * or invalid */
-} PolicyReasons;
+} PlanReasons;
 
 /*
- * policy_mode
+ * plan_mode
  *		What pg_ringctl does to scans now.
  */
 static inline ScanMode
-policy_mode(void)
+plan_mode(void)
 {
 	return param_enabled ? param_mode : MODE_OFF;
 }
@@ -68,7 +68,7 @@ policy_may_be_set(Relation rel)
 }
 
 /*
- * policy_may_matter
+ * plan_may_matter
  *		May a scan of the relation get a ring, or an index scan of it read
  *		ahead?
  *
@@ -77,7 +77,7 @@ policy_may_be_set(Relation rel)
  * saw last, when it planned a query or began a scan.
  */
 static inline bool
-policy_may_matter(Relation rel)
+plan_may_matter(Relation rel)
 {
 	SMgrRelation smgr = rel->rd_smgr;
 
@@ -106,26 +106,26 @@ typedef enum RingProspect
 	RING_ASKED_FOR,				/* yes, because a parameter or policy is set */
 } RingProspect;
 
-extern RingProspect policy_prospect(Relation rel, BlockNumber nblocks, ScanMode mode);
-extern void policy_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-							RingOptions *options, PolicyReasons *reasons);
-extern void policy_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
-extern bool policy_reads_ahead(Relation rel);
-extern bool policy_index_scan_has_ring(Relation rel, double rows);
-extern void policy_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
-extern void policy_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
-extern void policy_for_load(Relation rel, int ring_kb, RingOptions *options);
-extern int	policy_capped_kb(int kb);
-extern bool policy_is_capped_by_pool(void);
-extern void policy_cap_to_relation(RingOptions *options, int64 nblocks);
-extern void policy_notice_cap(int kb, int64 nblocks);
-extern int	policy_lookahead(Relation rel, const RingOptions *options);
-extern const char *policy_exclusion(Relation rel);
+extern RingProspect plan_prospect(Relation rel, BlockNumber nblocks, ScanMode mode);
+extern void plan_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
+							RingOptions *options, PlanReasons *reasons);
+extern void plan_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
+extern bool plan_reads_ahead(Relation rel);
+extern bool plan_index_scan_has_ring(Relation rel, double rows);
+extern void plan_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
+extern void plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
+extern void plan_for_load(Relation rel, int ring_kb, RingOptions *options);
+extern int	plan_capped_kb(int kb);
+extern bool plan_is_capped_by_pool(void);
+extern void plan_cap_to_relation(RingOptions *options, int64 nblocks);
+extern void plan_notice_cap(int kb, int64 nblocks);
+extern int	plan_lookahead(Relation rel, const RingOptions *options);
+extern const char *plan_exclusion(Relation rel);
 
 /* plan_words.c */
-extern const char *policy_untouched(Relation rel);
-extern const char *policy_source_name(RingSource source);
-extern char *policy_in_words(const RingOptions *options,
-							 const PolicyReasons *reasons);
+extern const char *plan_untouched(Relation rel);
+extern const char *plan_source_name(RingSource source);
+extern char *plan_in_words(const RingOptions *options,
+							 const PlanReasons *reasons);
 
 #endif							/* RINGCTL_PLAN_H */

@@ -3,7 +3,7 @@
  * plan_words.c
  *	  Say in words which ring a scan of a relation gets, and why.
  *
- * plan.c decides, and fills in what led to the decision (PolicyReasons).  The
+ * plan.c decides, and fills in what led to the decision (PlanReasons).  The
  * sentences are made here, for EXPLAIN, the views and the functions that users
  * call.
  *
@@ -19,11 +19,11 @@
 #include "utils/lsyscache.h"
 
 /*
- * policy_source_name
+ * plan_source_name
  *		Where a ring's size came from, in one word.
  */
 const char *
-policy_source_name(RingSource source)
+plan_source_name(RingSource source)
 {
 	switch (source)
 	{
@@ -46,14 +46,14 @@ policy_source_name(RingSource source)
 }
 
 /*
- * policy_untouched
+ * plan_untouched
  *		In words, why a scan of this relation would not be touched now; NULL if
  *		it would be.
  */
 const char *
-policy_untouched(Relation rel)
+plan_untouched(Relation rel)
 {
-	const char *reason = policy_exclusion(rel);
+	const char *reason = plan_exclusion(rel);
 
 	if (reason == NULL && !param_enabled)
 		reason = "pg_ringctl.enabled is off";
@@ -78,11 +78,11 @@ setter_in_words(Oid relid, const char *name)
 }
 
 /*
- * policy_in_words
- *		In words, why policy_for_scan() gave these options; palloc'd.
+ * plan_in_words
+ *		In words, why plan_for_scan() gave these options; palloc'd.
  */
 char *
-policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
+plan_in_words(const RingOptions *options, const PlanReasons *reasons)
 {
 	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
 
@@ -114,7 +114,7 @@ policy_in_words(const RingOptions *options, const PolicyReasons *reasons)
 			return psprintf("%s%scapped %s",
 							OidIsValid(reasons->ring_from) ? ring : "",
 							OidIsValid(reasons->ring_from) ? ", " : "",
-							policy_is_capped_by_pool() ? "to half of shared_buffers" :
+							plan_is_capped_by_pool() ? "to half of shared_buffers" :
 							param_max_ring < 0 ?
 							"by pg_ringctl.max_ring: -1 is an eighth of shared_buffers" :
 							"by pg_ringctl.max_ring");

@@ -21,8 +21,8 @@
  * Sharing must never cost more than it saves:
  *
  * A. A scan joins the other scans when it has asked for a number of blocks
- *	  (scan_sharing.c), so a scan that is left early never joins.  No scan
- *	  waits before it begins.
+ *	  (scan_sharing.c), so a scan that is left before that never joins.  No
+ *	  scan waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
  * C. A scan waits for a slower scan only as long as the wait costs it less
@@ -85,10 +85,11 @@
 #define MAX_APART(window)	((int64) (window) * 5 / 16)
 
 /*
- * If a scan is more than 7/8 of a window behind, stop keeping pages for it:
- * the oldest pages in a ring are in the buffers that the ring reuses next.
- * Keep pages again when the scan is less than 3/4 of a window behind; if both
- * limits were the same, a ring might drop and keep a whole window alternately.
+ * Stop keeping pages for a scan when it is more than 7/8 of a window behind.
+ * The pages that it needs next are in the buffers that the ring reuses next,
+ * and it would pin them.  Keep pages again when the scan is less than 3/4 of a
+ * window behind; if both limits were the same, a ring might drop and keep a
+ * whole window alternately.
  */
 #define MAX_BEHIND(window)			((int64) (window) * 7 / 8)
 #define MAX_BEHIND_AGAIN(window)	((int64) (window) * 3 / 4)

@@ -13,6 +13,9 @@
 #include "storage/block.h"
 #include "utils/rel.h"
 
+/* Blocks between two steps of a scan that shares: see share_step(). */
+#define BLOCKS_PER_STEP	16
+
 /* One scan's part in sharing; see sharing.c. */
 typedef struct ShareScan ShareScan;
 

@@ -41,6 +41,7 @@
 #include "common/clock.h"
 #include "compat.h"
 #include "port/pg_bitutils.h"
+#include "sharing/sharing.h"
 #include "sharing/sharing_cost.h"
 #include "storage/smgr.h"
 
@@ -54,12 +55,10 @@
 #define COSTLY_READS	5
 
 /*
- * Steps from one measured read to the next: STEPS_PER_PROBE_AT_FIRST for the
- * first PROBES_AT_FIRST reads, STEPS_PER_PROBE after that.  If reads are
- * expensive, it is STEPS_PER_COSTLY_PROBE, because the scan has to wait for
- * each measured read.
+ * A read is measured at each of the first PROBES_AT_FIRST steps, and then once
+ * in STEPS_PER_PROBE steps; or, if reads are expensive, once in
+ * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
  */
-#define STEPS_PER_PROBE_AT_FIRST	1
 #define STEPS_PER_PROBE	32
 #define STEPS_PER_COSTLY_PROBE	256
 #define PROBES_AT_FIRST	8
@@ -83,7 +82,7 @@
  * less says nothing about the slower scan: its process may just have had no
  * processor.
  */
-#define BLOCKS_PER_WAIT	32
+#define BLOCKS_PER_WAIT	(2 * BLOCKS_PER_STEP)
 #define LONG_WAIT_MS	10
 
 /* The time that this process has had a processor. */
@@ -114,7 +113,6 @@ void
 cost_begin(ScanCost *cost, int64 position)
 {
 	cost->pace_position = position;
-	cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
 	cost->cpu_ms_at_start = cpu_milliseconds();
 	INSTR_TIME_SET_CURRENT(cost->began);
 }
@@ -145,10 +143,7 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 	cost->costly = (uint8) (cost->costly << 1) |
 		(INSTR_TIME_GET_MICROSEC(end) >= READ_COSTS_US ? 1 : 0);
 
-	cost->nprobes++;
-	if (cost->nprobes < PROBES_AT_FIRST)
-		cost->steps_to_probe = STEPS_PER_PROBE_AT_FIRST;
-	else
+	if (++cost->nprobes >= PROBES_AT_FIRST)
 		cost->steps_to_probe = cost_of_reads_counts(cost) ?
 			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
 }

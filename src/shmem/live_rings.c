@@ -69,10 +69,10 @@
 #define MAX_SLOTS		4096
 #endif
 
-/* A segment that has not been used for so long is given back. */
+/* A segment that has not been used for this number of seconds is given back. */
 #define KEEP_FOR_S		1
 
-/* If a segment could not be made, none is tried for so long. */
+/* Seconds until the next attempt, if a segment could not be made. */
 #define RETRY_AFTER_S	5
 
 struct LiveRing

@@ -18,12 +18,12 @@
  * until the backend exits or reads the statistics itself.
  *
  * A transaction that is aborted flushes by the same rules.  The readers of a
- * query that failed end after that.  If a flush is due then, each of them
- * flushes only its own counts; those of readers that ended before wait for a
- * later transaction.  At that time memory must not be allocated.  So the
+ * failed query end after the abort, when memory must not be allocated.  So the
  * pending entry and the row are made when the backend begins to read a
  * relation for the first time.  If the row has been removed since then, the
- * counts stay pending.
+ * counts stay pending.  If a flush is due, such a reader flushes only its own
+ * counts; those of readers that have ended earlier wait for a later
+ * transaction.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
@@ -342,7 +342,7 @@ flush_pending(void *arg)
 
 /*
  * Flush if anything is pending.  only_found must be true while a transaction
- * aborts.
+ * aborts or the process exits.
  */
 static void
 flush(bool only_found)
@@ -418,9 +418,10 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 
 /*
  * The process exits.  End an open transaction first: this also ends its
- * readers, which add their counts.  Moreover, an error in flush() is fatal at
- * this time, and the callbacks that come after this one must not find an open
- * transaction.
+ * readers, which add their counts.
+ *
+ * An error is fatal at this time, so no memory must be allocated: counts whose
+ * row has been removed are lost.
  */
 static void
 at_exit(void)
@@ -428,7 +429,7 @@ at_exit(void)
 	if (pending == NULL)
 		return;
 	AbortOutOfAnyTransaction();
-	flush(false);
+	flush(true);
 }
 
 /*

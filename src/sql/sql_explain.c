@@ -81,7 +81,7 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 		ExplainPropertyBool("Attached", true, es);
 		ExplainPropertyInteger("Ring Size", "kB", kb, es);
 		ExplainPropertyInteger("Ring Buffers", NULL, nbuffers, es);
-		ExplainPropertyText("Source", policy_source_name(source), es);
+		ExplainPropertyText("Source", plan_source_name(source), es);
 		if (reason)
 			ExplainPropertyText("Reason", reason, es);
 		return;
@@ -90,7 +90,7 @@ print_ring(ExplainState *es, int nbuffers, RingSource source, const char *reason
 	ExplainIndentText(es);
 	appendStringInfo(es->str, ngettext("Ring: %lldkB (%d buffer)  Source: %s",
 									   "Ring: %lldkB (%d buffers)  Source: %s", nbuffers),
-					 (long long) kb, nbuffers, policy_source_name(source));
+					 (long long) kb, nbuffers, plan_source_name(source));
 	if (reason)
 		appendStringInfo(es->str, "  Reason: %s", reason);
 	appendStringInfoChar(es->str, '\n');
@@ -240,10 +240,10 @@ static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 {
 	RingOptions options;
-	PolicyReasons reasons;
+	PlanReasons reasons;
 	const char *range_is_small = "its range is too small";
 	BlockNumber nblocks;
-	const char *untouched = policy_untouched(rel);
+	const char *untouched = plan_untouched(rel);
 
 	if (untouched == NULL && param_mode == MODE_OBSERVE && !IsA(ps, SeqScanState))
 		untouched = "pg_ringctl.mode is observe, and the server uses no ring for such scans";
@@ -253,9 +253,9 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		return;
 	}
 	nblocks = executor_expected_blocks(ps);
-	policy_for_scan(rel, nblocks, policy_mode(), &options, &reasons);
+	plan_for_scan(rel, nblocks, plan_mode(), &options, &reasons);
 	if (options.nbuffers == 0)
-		print_no_ring(es, policy_in_words(&options, &reasons));
+		print_no_ring(es, plan_in_words(&options, &reasons));
 	else if (options.source == SOURCE_SERVER && !IsA(ps, SeqScanState))
 		print_no_ring(es, "the blocks to be read fit into shared_buffers");
 	else if (IsA(ps, TidRangeScanState) && tidrangescan_is_small(ps, nblocks))
@@ -265,7 +265,7 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 	else if (!es->analyze ||
 			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
 		print_ring(es, options.nbuffers, options.source,
-				   policy_in_words(&options, &reasons));
+				   plan_in_words(&options, &reasons));
 	else if (IsA(ps, TidRangeScanState))
 		print_no_ring(es, range_is_small);
 	else
@@ -280,7 +280,7 @@ static const char *
 group_name(const PlanState *ps)
 {
 	return executor_reads_ahead(ps) &&
-		policy_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
+		plan_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
 		"Read Ahead" : "Ring";
 }
 
@@ -288,7 +288,7 @@ group_name(const PlanState *ps)
 static const char *
 why_not_read_ahead(const ExplainState *es, const PlanState *ps)
 {
-	if (policy_mode() == MODE_OBSERVE)
+	if (plan_mode() == MODE_OBSERVE)
 		return "index scans are not touched in mode observe";
 	if (!es->analyze)
 		return "begins only after the scan has missed some pages";
@@ -305,7 +305,7 @@ static void
 print_read_ahead(ExplainState *es, const PlanState *ps, List *all)
 {
 	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
-	const char *untouched = policy_untouched(rel);
+	const char *untouched = plan_untouched(rel);
 	ScanFacts	sum = {.worker = -1};
 	ListCell   *lc;
 
@@ -401,7 +401,7 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
 	values[i++] = Int64GetDatum(facts->scans);
 	values[i++] = Int64GetDatum((int64) facts->nbuffers * KB_PER_BUFFER);
 	values[i++] = Int32GetDatum(facts->nbuffers);
-	values[i++] = CStringGetTextDatum(policy_source_name(facts->source));
+	values[i++] = CStringGetTextDatum(plan_source_name(facts->source));
 	values[i++] = Float8GetDatum(facts->elapsed_ms);
 	i += put_counts(&values[i], &facts->counts);
 	Assert(i == LAST_SCANS_COLUMNS);
@@ -449,28 +449,28 @@ static void
 put_resolved(ReturnSetInfo *rsinfo, Relation rel)
 {
 	RingOptions options;
-	PolicyReasons reasons;
-	const char *untouched = policy_untouched(rel);
+	PlanReasons reasons;
+	const char *untouched = plan_untouched(rel);
 	Datum		values[RESOLVE_COLUMNS] = {0};
 	bool		nulls[RESOLVE_COLUMNS] = {0};
 	int			i = 0;
 
-	policy_for_scan(rel, RelationGetNumberOfBlocks(rel), policy_mode(), &options,
+	plan_for_scan(rel, RelationGetNumberOfBlocks(rel), plan_mode(), &options,
 					&reasons);
 
 	values[i++] = ObjectIdGetDatum(RelationGetRelid(rel));
 	values[i++] = Int64GetDatum((int64) options.nbuffers * KB_PER_BUFFER);
 	values[i++] = Int32GetDatum(options.nbuffers);
 	values[i++] = Int32GetDatum(options.capacity);
-	values[i++] = CStringGetTextDatum(policy_source_name(options.source));
+	values[i++] = CStringGetTextDatum(plan_source_name(options.source));
 	nulls[i] = (options.nbuffers == 0);
-	values[i++] = Int32GetDatum(policy_lookahead(rel, &options));
+	values[i++] = Int32GetDatum(plan_lookahead(rel, &options));
 	values[i++] = Int64GetDatum(reasons.threshold);
 	if (untouched != NULL)
 		memset(&nulls[1], true, (i - 1) * sizeof(bool));
 	values[i++] = Int64GetDatum((int64) reasons.nblocks);
 	values[i++] = CStringGetTextDatum(untouched ? untouched :
-									  policy_in_words(&options, &reasons));
+									  plan_in_words(&options, &reasons));
 	Assert(i == RESOLVE_COLUMNS);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -86,7 +86,7 @@ pg_ringctl_set_policy(PG_FUNCTION_ARGS)
 	labels_check_writable("pg_ringctl_set_policy()");
 	(void) labels_set(PG_GETARG_OID(0), policy_write(&settings), false);
 	if (policy.sets_scan_ring)
-		policy_notice_cap(policy.scan_ring, PG_INT64_MAX);
+		plan_notice_cap(policy.scan_ring, PG_INT64_MAX);
 	PG_RETURN_VOID();
 }
 

@@ -42,7 +42,7 @@ put_ring(ReturnSetInfo *rsinfo, const LiveView *view)
 	values[i++] = ObjectIdGetDatum(view->info.datid);
 	values[i++] = ObjectIdGetDatum(view->info.relid);
 	values[i++] = CStringGetTextDatum(reader_kind_name(view->info.kind));
-	values[i++] = CStringGetTextDatum(policy_source_name(view->info.source));
+	values[i++] = CStringGetTextDatum(plan_source_name(view->info.source));
 	values[i++] = Int64GetDatum((int64) ring->nbuffers * KB_PER_BUFFER);
 	values[i++] = Int32GetDatum(ring->nbuffers);
 	values[i++] = Int32GetDatum(ring->occupied);
