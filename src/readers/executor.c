@@ -153,8 +153,7 @@ hands_on_rows(const PlanState *ps)
 /* A walk over the nodes of a plan. */
 typedef struct Walk
 {
-	const PlanState *root;		/* where it began */
-	const List *subplans;		/* roots of other walks */
+	const List *subplans;		/* roots of all walks but the first one */
 	const LimitState *limit;	/* LIMIT that gets the rows of the node that
 								 * is visited next; or NULL */
 } Walk;
@@ -171,7 +170,19 @@ limit_below(const PlanState *ps, const LimitState *limit)
 	return hands_on_rows(ps) ? limit : NULL;
 }
 
-static bool take_nodes(PlanState *ps, void *context);
+static void take_nodes(PlanState *ps, Walk *walk);
+
+/*
+ * Callback of planstate_tree_walker(), which comes to a node's subplans before
+ * and after its children.
+ */
+static bool
+take_unless_subplan(PlanState *ps, void *walk)
+{
+	if (!list_member_ptr(((Walk *) walk)->subplans, ps))
+		take_nodes(ps, walk);
+	return false;
+}
 
 /*
  * Take nodes below ps.  Most queries are small, so planstate_tree_walker() is
@@ -188,15 +199,15 @@ take_nodes_below(PlanState *ps, Walk *walk)
 		case T_MergeAppendState:
 		case T_SubqueryScanState:
 		case T_CustomScanState:
-			(void) planstate_tree_walker(ps, take_nodes, walk);
+			(void) planstate_tree_walker(ps, take_unless_subplan, walk);
 			return;
 		default:
 			break;
 	}
 	if (outerPlanState(ps) != NULL)
-		(void) take_nodes(outerPlanState(ps), walk);
+		take_nodes(outerPlanState(ps), walk);
 	if (innerPlanState(ps) != NULL)
-		(void) take_nodes(innerPlanState(ps), walk);
+		take_nodes(innerPlanState(ps), walk);
 }
 
 /*
@@ -207,16 +218,12 @@ take_nodes_below(PlanState *ps, Walk *walk)
  * ExecInitNode() has gone as deep, with larger stack frames, so the stack's
  * depth need not be checked here.
  */
-static bool
-take_nodes(PlanState *ps, void *context)
+static void
+take_nodes(PlanState *ps, Walk *walk)
 {
-	Walk	   *walk = context;
 	const LimitState *limit = walk->limit;
-	int			reader;
+	int			reader = node_reader(ps);
 
-	if (ps != walk->root && list_member_ptr(walk->subplans, ps))
-		return false;
-	reader = node_reader(ps);
 	if (reader >= 0 &&
 		(node_readers[reader].exclusion == NULL ||
 		 node_readers[reader].exclusion(ps) == NULL))
@@ -228,15 +235,14 @@ take_nodes(PlanState *ps, void *context)
 	walk->limit = limit_below(ps, limit);
 	take_nodes_below(ps, walk);
 	walk->limit = limit;
-	return false;
 }
 
 static void
 take_nodes_of(PlanState *root, const List *subplans)
 {
-	Walk		walk = {.root = root,.subplans = subplans};
+	Walk		walk = {.subplans = subplans};
 
-	(void) take_nodes(root, &walk);
+	take_nodes(root, &walk);
 }
 
 /*
@@ -300,6 +306,8 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 	/* The EState of a query that has ended may have had the same address. */
 	if (unlikely(last_query_run == estate))
 		last_query_run = NULL;
+	if (unlikely(scan_partial_query == estate))
+		scan_partial_query = NULL;
 	if (plan_mode() != MODE_OFF && has_relation_that_matters(estate))
 		prepare_query(queryDesc);
 }
@@ -337,6 +345,10 @@ is_in_loop(const EState *estate)
 /*
  * Run a query for a limited number of rows, and let its readers pause after
  * that, unless it is run in a loop.
+ *
+ * If the query fails and a function that called it catches the error,
+ * scan_partial_query remains.  It is only compared, so that does no harm: at
+ * worst a scan of the calling query shares its reads.
  */
 static void
 run_and_pause(COMPAT_RUN_PARAMS)
@@ -347,15 +359,8 @@ run_and_pause(COMPAT_RUN_PARAMS)
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, true);
 	scan_partial_query = queryDesc->estate;
-	PG_TRY();
-	{
-		run_query(COMPAT_RUN_ARGS);
-	}
-	PG_FINALLY();
-	{
-		scan_partial_query = outer;
-	}
-	PG_END_TRY();
+	run_query(COMPAT_RUN_ARGS);
+	scan_partial_query = outer;
 	if (scan_nqueries > 0 && !in_loop)
 		scan_set_running(queryDesc->estate, false);
 }

@@ -416,8 +416,6 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 		if (query_keeps_pins(ps->state))
 			own_options.headroom += SLOTS_THAT_KEEP_PINS;
 	}
-	if (scan != NULL)
-		reader->direction = scan->rs_dir;
 	reader->blocks_to_step = PG_INT64_MAX;
 	reader_begin(&reader->reader, kind, RelationGetRelid(rel), &own_options);
 	enabled_mark(&reader->enabled);

@@ -270,18 +270,15 @@ file_size(SMgrRelation smgr)
 }
 
 /*
- * Set *nblocks to the real size of a TOAST table.  Returns false if its lock
- * can't be had at once.
+ * The real size of a TOAST table, whose owner is locked.  It is not locked
+ * itself: if it is being rewritten, an outdated size does no harm.
  */
-static bool
-look_at_size(Oid toastid, BlockNumber *nblocks)
+static BlockNumber
+look_at_size(Oid toastid)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
+	BlockNumber nblocks = 0;
 
-	if (!ConditionalLockRelationOid(toastid, AccessShareLock))
-		return false;
-	*nblocks = 0;
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
 	if (HeapTupleIsValid(tuple))
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
@@ -293,16 +290,18 @@ look_at_size(Oid toastid, BlockNumber *nblocks)
 
 		/* to open the relation would cost kilobytes of memory */
 		if (RelFileNumberIsValid(locator.relNumber))
-			*nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
+			nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
 		ReleaseSysCache(tuple);
 	}
-	UnlockRelationOid(toastid, AccessShareLock);
-	return true;
+	return nblocks;
 }
 
 /*
- * The size of a TOAST table, as the session has seen it.  If it is time to
- * look again and the lock can't be had at once, the size seen before, or 0.
+ * The size of a TOAST table, as the session has seen it.
+ *
+ * A query of many partitions sees all their TOAST tables at the same time.
+ * looks begins with different values, so that it does not come to all of them
+ * again at the same time.
  */
 static BlockNumber
 known_size(Oid toastid)
@@ -315,15 +314,14 @@ known_size(Oid toastid)
 	if (toast != NULL && ++toast->looks < LOOKS_PER_SIZE)
 		return toast->nblocks;
 
-	if (!look_at_size(toastid, &nblocks))
-		return toast ? toast->nblocks : 0;
+	nblocks = look_at_size(toastid);
 	if (seen == NULL)
 		seen = seen_create(TopMemoryContext, 32, NULL);
 	if (toast == NULL && seen->members >= MOST_SEEN)
 		seen_reset(seen);
 	toast = seen_insert(seen, toastid, &found);
 	toast->nblocks = nblocks;
-	toast->looks = 0;
+	toast->looks = found ? 0 : toastid % LOOKS_PER_SIZE;
 	return nblocks;
 }
 

@@ -32,6 +32,7 @@
 #include "compat.h"
 #include "shmem/escape_log.h"
 #include "shmem/area.h"
+#include "storage/ipc.h"
 
 /*
  * The log has an entry for each buffer, but at most this number (1.8 MB), and
@@ -102,7 +103,8 @@ entry_of(uint64 number)
  * escapes_add
  *		Log that a buffer has escaped.  Does not throw, and takes a lock only
  *		to make the log, or to attach this process to it.  Does nothing if
- *		this process has no shared memory.
+ *		this process has no shared memory, or exits and is not attached to the
+ *		log: an error is fatal then, and can't be caught.
  */
 void
 escapes_add(const Escape *escape)
@@ -111,7 +113,8 @@ escapes_add(const Escape *escape)
 	uint64		old;
 	LogEntry   *entry;
 
-	if (escapes == NULL && (shared_off_count() == NULL || !shared_try(make_log, NULL)))
+	if (escapes == NULL &&
+		(proc_exit_inprogress || shared_off_count() == NULL || !shared_try(make_log, NULL)))
 		return;
 
 	number = pg_atomic_add_fetch_u64(&escapes->written, 1);

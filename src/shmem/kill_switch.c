@@ -39,8 +39,12 @@
 #include "utils/conffiles.h"
 #include "utils/guc_tables.h"
 
-/* While a reload is pending, read the files at most once in this time. */
-#define LOOK_INTERVAL_MS	500
+/*
+ * While a reload is pending, read the files once in this time at first, and
+ * half as often each time, down to once in MAX_LOOK_INTERVAL_MS.
+ */
+#define LOOK_INTERVAL_MS		500
+#define MAX_LOOK_INTERVAL_MS	(16 * LOOK_INTERVAL_MS)
 
 #define ENABLED_NAME		"pg_ringctl.enabled"
 
@@ -54,6 +58,7 @@ static bool off_in_postmaster = false;
 static struct
 {
 	instr_time	when;			/* zero: not read yet */
+	int			interval_ms;	/* until they are read again */
 	bool		off;
 }			last_look;
 
@@ -133,9 +138,12 @@ files_say_off(void)
 }
 
 /*
- * The same, but read the files at most once in LOOK_INTERVAL_MS.  When they
- * say "off" for the first time, increment the shared count.  This is done
- * once, not for every scan that this statement begins.
+ * The same, but read the files only if it is time to.  When they say "off" for
+ * the first time, increment the shared count.  This is done once, not for
+ * every scan that this statement begins.
+ *
+ * Reading the files may log something, such as that an included file is
+ * missing.  A statement that runs for hours must not log that all the time.
  */
 static bool
 files_last_said_off(pg_atomic_uint32 *off_count)
@@ -148,10 +156,12 @@ files_last_said_off(pg_atomic_uint32 *off_count)
 	since = now;
 	INSTR_TIME_SUBTRACT(since, last_look.when);
 	if (!INSTR_TIME_IS_ZERO(last_look.when) &&
-		INSTR_TIME_GET_MILLISEC(since) < LOOK_INTERVAL_MS)
+		INSTR_TIME_GET_MILLISEC(since) < last_look.interval_ms)
 		return last_look.off;
 
 	last_look.when = now;
+	last_look.interval_ms = last_look.interval_ms == 0 ? LOOK_INTERVAL_MS :
+		Min(2 * last_look.interval_ms, MAX_LOOK_INTERVAL_MS);
 	last_look.off = files_say_off();
 	if (last_look.off && !was && off_count != NULL)
 		pg_atomic_fetch_add_u32(off_count, 1);
