@@ -205,19 +205,6 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 #endif
 
 /*
- * Does a stream stop looking ahead if it finds all blocks in shared buffers?
- * Not in 19 while other processes are reading these blocks: the stream waits
- * for these reads as for its own.  (In 17, and in 18 if io_method is sync, a
- * stream waits for such reads, too.  But it seldom meets one, so these majors
- * are not treated specially.)
- */
-#if PG_VERSION_NUM >= 190000
-#define compat_hits_end_lookahead()	false
-#else
-#define compat_hits_end_lookahead()	true
-#endif
-
-/*
  * Functions that begin a scan got the argument "flags" in 19.  Compute it as
  * plan nodes do.
  */

@@ -101,7 +101,7 @@ never_reads_enough(const PlanState *ps)
 	double		tuples = Min(outerPlan(ps->plan)->plan_rows, MaxBlockNumber);
 
 	return plan_prospect(((const ScanState *) ps)->ss_currentRelation,
-						   (BlockNumber) tuples, MODE_CONTROL) == RING_NONE;
+						 (BlockNumber) tuples, MODE_CONTROL) == RING_NONE;
 }
 
 /* Attach a reader to the node's scan, which has not begun. */

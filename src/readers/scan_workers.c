@@ -112,7 +112,7 @@ has_ring_below(PlanState *ps, void *context)
 
 		if (executor_reads_ahead(ps) ||
 			plan_prospect(rel, RelationGetNumberOfBlocks(rel),
-							plan_mode()) > RING_LEFT_TO_SERVER)
+						  plan_mode()) > RING_LEFT_TO_SERVER)
 			return true;
 	}
 	return planstate_tree_walker(ps, has_ring_below, context);

@@ -138,7 +138,7 @@ gets_ring(TidRangeScanState *node, BlockNumber *nblocks)
 	BlockRange	range = range_of(&node->ss.ps, false);
 
 	if (plan_prospect(rel, blocks_in_range(range, MaxBlockNumber),
-						MODE_CONTROL) == RING_NONE)
+					  MODE_CONTROL) == RING_NONE)
 		return false;
 	*nblocks = RelationGetNumberOfBlocks(rel);
 	return plan_prospect(rel, *nblocks, MODE_CONTROL) > RING_OF_SERVER &&
@@ -157,7 +157,7 @@ tidrangescan_is_small(const PlanState *ps, BlockNumber nblocks)
 	Relation	rel = ((const ScanState *) ps)->ss_currentRelation;
 
 	return plan_prospect(rel, blocks_in_range(range_of(ps, true), nblocks),
-						   MODE_CONTROL) == RING_NONE;
+						 MODE_CONTROL) == RING_NONE;
 }
 
 /* Attach a reader to the node's scan, which has not read a block yet. */

@@ -47,7 +47,8 @@ static struct
 	int			last_size;		/* size of the last lent ring that sized
 								 * itself, at most its base_capacity if it had
 								 * a window */
-	int			capacity;		/* entries allocated: at least count + reserved */
+	int			capacity;		/* entries allocated: at least count +
+								 * reserved */
 }			lent;
 
 /* Does the n-th lent buffer still hold what it held when it was lent? */
@@ -235,7 +236,6 @@ lend_fill(Ring *ring)
 	ring->wal.may_put_off = nbuffers;
 
 	fill_slots(ring, !ring->options.observe && !ring->leaves_first);
-	ring->ahead.calls_since_read = 0;
 	ring->ahead.pending = 0;
 }
 

@@ -415,7 +415,7 @@ plan_prospect(Relation rel, BlockNumber nblocks, ScanMode mode)
  */
 void
 plan_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-				RingOptions *options, PlanReasons *reasons)
+			  RingOptions *options, PlanReasons *reasons)
 {
 	Choice		choice;
 

@@ -108,7 +108,7 @@ typedef enum RingProspect
 
 extern RingProspect plan_prospect(Relation rel, BlockNumber nblocks, ScanMode mode);
 extern void plan_for_scan(Relation rel, BlockNumber nblocks, ScanMode mode,
-							RingOptions *options, PlanReasons *reasons);
+						  RingOptions *options, PlanReasons *reasons);
 extern void plan_for_bitmap_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
 extern bool plan_reads_ahead(Relation rel);
 extern bool plan_index_scan_has_ring(Relation rel, double rows);
@@ -126,6 +126,6 @@ extern const char *plan_exclusion(Relation rel);
 extern const char *plan_untouched(Relation rel);
 extern const char *plan_source_name(RingSource source);
 extern char *plan_in_words(const RingOptions *options,
-							 const PlanReasons *reasons);
+						   const PlanReasons *reasons);
 
 #endif							/* RINGCTL_PLAN_H */

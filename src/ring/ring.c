@@ -267,14 +267,6 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 	{
 		ring->ahead.reach = Min(io_combine_limit, ring->strategy->nbuffers);
 		ring->strategy->nbuffers = ring->public->nbuffers;
-
-		/*
-		 * In 17 and 18, each hit reduces the stream's look-ahead by one.
-		 * After this number of calls without a read, the stream certainly
-		 * does not look ahead any more, and only one block is pending.
-		 */
-		ring->ahead.calls_to_end_lookahead = compat_hits_end_lookahead() ?
-			3 * ring->options.capacity + 2 * io_combine_limit : PG_INT64_MAX;
 	}
 	return stream;
 }
@@ -289,7 +281,6 @@ ring_begin_reads(Ring *ring, Relation rel)
 {
 	set_relation(ring, rel, MAIN_FORKNUM);
 	ring->ahead.reach = 1;
-	ring->ahead.calls_to_end_lookahead = PG_INT64_MAX;
 }
 
 /*
@@ -405,6 +396,23 @@ note_asked(Ring *ring, BlockNumber block)
 }
 
 /*
+ * The stream asks for this block, or, if it is InvalidBlockNumber, for no more
+ * blocks.  Called once for each block.  Returns how many blocks are pending
+ * now, at most.
+ *
+ * Each call adds one, up to what one read takes.  ring_watch() has subtracted
+ * the blocks that were read since the last call.  It can't see hits, so the
+ * true number may be smaller.
+ */
+static inline int
+count_pending(Ring *ring, BlockNumber block)
+{
+	if (block != InvalidBlockNumber)
+		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
+	return ring->ahead.pending;
+}
+
+/*
  * The stream asks for this block.  Are all slots that may be taken before the
  * next call known to be reusable, because an earlier call has looked at them
  * and nothing has been read since?  If so, the block only has to be counted:
@@ -432,8 +440,7 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	if (next_slots_are_ready(ring, block))
 	{
 		note_asked(ring, block);
-		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
-		ring->ahead.calls_since_read++;
+		(void) count_pending(ring, block);
 		ring->ahead.calls_to_skip--;
 		return;
 	}
@@ -445,7 +452,7 @@ watch_and_tend(Ring *ring, BlockNumber block)
 		return;
 	if (sizes_itself(ring))
 		ring_fit_size(ring);
-	pending = ring_count_pending(ring, block);
+	pending = count_pending(ring, block);
 	if (ring->leaves_first && !ring->options.observe &&
 		ring->public->counts.blks_read + pending > ring->options.leave_first)
 		lend_fill_anew(ring);

@@ -43,9 +43,6 @@ typedef struct RingAhead
 								 * an upper bound */
 	int			nreusable;		/* next slots that were found reusable */
 	int			calls_to_skip;	/* next calls that need not look at slots */
-	int64		calls_since_read;	/* calls since the server took a slot */
-	int64		calls_to_end_lookahead; /* after this number of calls without
-										 * a read, only one block is pending */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
 								 * index n & asked_mask */
 	int64		asked_mask;
@@ -417,7 +414,6 @@ watch_if_unseen(Ring *ring, int slotno)
 
 /* tend.c */
 extern void ring_look_for_own_blocks(Ring *ring);
-extern int	ring_count_pending(Ring *ring, BlockNumber block);
 extern TendNeed ring_tend(Ring *ring, int pending);
 extern void ring_leave_slots(Ring *ring, int pending);
 extern void ring_flush_wal(Ring *ring, XLogRecPtr lsn);

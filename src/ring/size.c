@@ -116,7 +116,7 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
  * 2. one more read: hits among the blocks that were asked for may be taken for
- *	  pending blocks (see ring_count_pending()), other scans may pin buffers,
+ *	  pending blocks (see count_pending()), other scans may pin buffers,
  *	  and the last read's blocks should stay while the next ones are read,
  *	  because small queries start at one of them (see report_location());
  * 3. the headroom;

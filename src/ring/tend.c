@@ -477,31 +477,6 @@ ring_announce_wal(Ring *ring)
 }
 
 /*
- * ring_count_pending
- *		The stream asks for this block, or, if it is InvalidBlockNumber, for no
- *		more blocks.  Called once for each block.  Returns how many blocks are
- *		pending now, at most.
- *
- * Each call adds one, up to what one read takes.  ring_watch() has subtracted
- * the blocks that were read since the last call.  It can't see hits, so the
- * true number may be smaller.  But if there were only hits for
- * calls_to_end_lookahead calls, look-ahead has ended, and only this block is
- * pending.
- */
-int
-ring_count_pending(Ring *ring, BlockNumber block)
-{
-	if (ring->ahead.calls_since_read > ring->ahead.calls_to_end_lookahead)
-	{
-		ring->ahead.pending = 0;
-		forget_reusable(ring);
-	}
-	if (block != InvalidBlockNumber)
-		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
-	return ring->ahead.pending;
-}
-
-/*
  * Has a buffer of this ring escaped because it was pinned, or used outside the
  * ring?  Usually another reader of the relation has done that, and will again.
  */
@@ -531,8 +506,8 @@ calls_to_skip(Ring *ring, int pending)
 {
 	int			reach = ring->ahead.reach;
 
-	if (!keeps_dirty(ring) || ring->public->nbuffers <= reach ||
-		ring->sharing.shared || has_met_others(ring) || may_find_own_blocks(ring))
+	if (ring->public->nbuffers <= reach || ring->sharing.shared ||
+		has_met_others(ring) || may_find_own_blocks(ring))
 		return 0;
 	while (ring->ahead.nreusable < reach &&
 		   slot_is_plainly_reusable(ring, slot_ahead(ring, ring->ahead.nreusable + 1)))
@@ -617,17 +592,19 @@ ring_tend(Ring *ring, int pending)
 /*
  * ring_leave_slots
  *		The ring is open: empty the slots that may be taken before the next
- *		call, one for each pending block.  Their pages stay in shared buffers.
+ *		call, one for each pending block, unless an earlier call has done so.
+ *		Their pages stay in shared buffers.
  */
 void
 ring_leave_slots(Ring *ring, int pending)
 {
-	for (int n = 1; n <= pending; n++)
+	for (int n = ring->ahead.nreusable + 1; n <= pending; n++)
 	{
 		int			slotno = slot_ahead(ring, n);
 
 		watch_if_unseen(ring, slotno);
 		empty_slot(ring, slotno);
+		ring->ahead.nreusable = n;
 	}
-	forget_reusable(ring);
+	ring->ahead.calls_to_skip = 0;
 }

@@ -266,12 +266,10 @@ ring_watch(Ring *ring)
 
 	if (passed > 0)
 	{
-		ring->ahead.calls_since_read = ring->ahead.calls_to_skip = 0;
+		ring->ahead.calls_to_skip = 0;
 		ring->wal.may_put_off = Min(ring->wal.may_put_off + MAX_PUT_OFF * passed,
 									ring->public->nbuffers);
 	}
-	else
-		ring->ahead.calls_since_read++;
 	ring->ahead.nreusable = Max(0, ring->ahead.nreusable - passed);
 
 	/* backwards, from the slot that was taken last */

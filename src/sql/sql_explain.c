@@ -456,7 +456,7 @@ put_resolved(ReturnSetInfo *rsinfo, Relation rel)
 	int			i = 0;
 
 	plan_for_scan(rel, RelationGetNumberOfBlocks(rel), plan_mode(), &options,
-					&reasons);
+				  &reasons);
 
 	values[i++] = ObjectIdGetDatum(RelationGetRelid(rel));
 	values[i++] = Int64GetDatum((int64) options.nbuffers * KB_PER_BUFFER);
