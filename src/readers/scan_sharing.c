@@ -131,7 +131,7 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 					   blocks_between(start, next, scan->rs_nblocks));
 	if (unlikely(state->wait))
 		state = wait_for_others(reader, state);
-	ring_set_sharing(ring, state->shared, state->blocks_to_keep);
+	ring_set_sharing(ring, state->shared, state->blocks_to_keep, state->scan_fell_behind);
 }
 
 /*
@@ -146,5 +146,5 @@ scan_leave_sharing(ScanReader *reader)
 	reader->share = NULL;
 	reader->blocks_to_step = PG_INT64_MAX;
 	if (reader->reader.ring != NULL)
-		ring_set_sharing(reader->reader.ring, false, 0);
+		ring_set_sharing(reader->reader.ring, false, 0, false);
 }

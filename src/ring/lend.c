@@ -230,7 +230,8 @@ lend_fill(Ring *ring)
 	if (ring->options.observe)
 		nbuffers = ring->options.base_capacity;
 	ring->size.max_needed = ring->size.flush_room = 0;
-	ring_set_sharing(ring, false, 0);
+	ring_set_sharing(ring, false, 0, false);
+	ring->sharing.shrink_requested = false;
 	ring_set_size(ring, nbuffers);
 	ring->wal.may_put_off = nbuffers;
 

@@ -60,7 +60,8 @@ extern void ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 						   BlockNumber first_block, BlockNumber rel_nblocks,
 						   int asked, int got);
 extern void ring_watch(Ring *ring);
-extern void ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep);
+extern void ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep,
+							 bool fell_behind);
 extern void ring_count_wait(Ring *ring);
 extern void ring_add_wait_time(Ring *ring, int64 microseconds);
 extern void ring_consume(Ring *ring, BlockNumber block);

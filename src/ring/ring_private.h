@@ -80,6 +80,7 @@ typedef struct RingSharing
 	bool		shared;			/* do other scans share reads with this one? */
 	int64		blocks_to_keep; /* number of blocks that the last of these
 								 * scans is behind */
+	bool		shrink_requested;	/* a scan has fallen too far behind */
 	int64	   *reads_log;		/* blks_read at each BLOCKS_PER_LOG-th block */
 	int64		log_mask;
 	int64		hits_seen;		/* hits at the last ring_set_sharing() */

@@ -71,15 +71,20 @@ reads_among_last(const Ring *ring, int64 blocks)
  *		Set whether other scans share reads with this one, and how many blocks
  *		the last of these scans is behind.  The ring keeps these blocks.  If
  *		scans share reads, count the hits since the last call.
+ *
+ * fell_behind: has another scan fallen too far behind?  If so, when the ring's
+ * size is adjusted the next time, let go of the buffers that were kept only
+ * for that scan.
  */
 void
-ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep)
+ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep, bool fell_behind)
 {
 	RingCounts *counts = &ring->public->counts;
 	int64		hits = ring_blocks_hit(counts) - ring->ahead.pending;
 
 	ring->sharing.shared = shared;
 	ring->sharing.blocks_to_keep = Min(blocks_to_keep, ring->options.window);
+	ring->sharing.shrink_requested |= fell_behind;
 	if (shared)
 		counts->blks_shared += hits - ring->sharing.hits_seen;
 	ring->sharing.hits_seen = hits;
@@ -310,6 +315,10 @@ end_revolution(Ring *ring)
  *
  * If scans share reads, the ring grows by at least one read at a time: such a
  * ring is large, and a few buffers more do not matter.
+ *
+ * If another scan has fallen too far behind, the ring shrinks at once.
+ * Otherwise the ring would soon reuse the buffers with the pages that the
+ * other scan is reading now, and would find some of them pinned.
  */
 void
 ring_fit_size(Ring *ring)
@@ -330,8 +339,11 @@ ring_fit_size(Ring *ring)
 		return;					/* the slots' pages are not to be evicted */
 	else if (InterruptHoldoffCount > 0)
 		return;					/* an LWLock may be held: evicting takes one */
+	else if (ring->sharing.shrink_requested)
+		shrink(ring, nbuffers - needed);
 	else if (excess > 0)
 		shrink(ring, Min(excess, nbuffers - needed));
+	ring->sharing.shrink_requested = false;
 }
 
 /*

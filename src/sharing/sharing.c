@@ -503,6 +503,8 @@ look_at_others(ShareScan *scan)
 			continue;
 		runs = is_running(member);
 		reach = member == scan->last ? MAX_BEHIND(window) : MAX_BEHIND_AGAIN(window);
+		if (member == scan->last && behind > reach && !me->parallel)
+			scan->state.scan_fell_behind = true;
 		if (behind > reach || behind < -2 * window)
 			continue;
 		scan->state.shared = true;
@@ -556,7 +558,7 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset)
 	int64		position = me->joined_position + offset - scan->first_offset;
 	uint32		pace;
 
-	scan->state.wait = false;
+	scan->state.scan_fell_behind = scan->state.wait = false;
 	scan->cost.waited_since_step_ms = 0;
 	if (scan->state.shared)
 		scan->state.blocks_to_keep += position - scan->position;

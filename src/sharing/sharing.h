@@ -24,6 +24,8 @@ typedef struct ShareState
 {
 	bool		shared;			/* do other scans share reads with this one? */
 	bool		wait;			/* does it pay to call share_wait()? */
+	bool		scan_fell_behind;	/* has another scan just fallen too far
+									 * behind? */
 	int64		blocks_to_keep; /* how many blocks the last of the scans that
 								 * share reads is behind this one; the ring
 								 * must keep these blocks */
