@@ -203,7 +203,7 @@ COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
 COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'number of these blocks (column blocks) that were found in shared buffers';
-COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column blocks) that were read through a ring: fills + reuses + escapes_pinned + escapes_adopted; without a ring, all reads count as fills';
+COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column blocks) that were read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
 COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty, or whose page was gone';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';

@@ -219,9 +219,9 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo 'get, and why; with `ANALYZE`, what the ring did: the counts of `pg_ringctl_stats`. With `VERBOSE`, each parallel worker'
 \echo 'has its own lines. In text, a scan without a ring has `Ring: none` and a reason: that of `pg_ringctl_resolve()`; or that'
 \echo 'it would read too little (`its range is too small`, `the blocks to be read fit into shared_buffers`); or, for a scan that'
-\echo 'would get a ring, `left before it had read enough` or `never executed`. A scan that is left to the server''s ring has'
-\echo '`Source: server` and the reason, and no counts. In other formats, the group `Ring` has'
-\echo '`Attached`, which is false then, and besides it only `Reason`.'
+\echo 'would get a ring, `left before it had read enough` or `never executed`. In other formats, the group `Ring` has'
+\echo '`Attached`, which is false then, and besides it only `Reason`. A scan that is left to the server''s ring has `Source:'
+\echo 'server` and the reason, and no counts.'
 \echo
 \echo 'Index scans have a line where `index_read_ahead`, or a ring of a given size, asks for something: `Read Ahead` with the'
 \echo 'blocks that were asked for ahead, found in shared buffers, read, and asked for in vain (`unconsumed`); or the ring; or'

@@ -67,6 +67,7 @@
 #include "shmem/kill_switch.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -94,7 +95,8 @@ typedef struct SeenToast
 {
 	Oid			toastid;		/* hash key */
 	BlockNumber nblocks;
-	int			looks;			/* looks at nblocks since it was set */
+	int			looks;			/* looks at nblocks since it was set, or more:
+								 * see known_size() */
 	char		status;			/* hash status */
 } SeenToast;
 
@@ -271,14 +273,16 @@ file_size(SMgrRelation smgr)
 
 /*
  * The real size of a TOAST table, whose owner is locked.  It is not locked
- * itself: if it is being rewritten, an outdated size does no harm.
+ * itself: if it is just being rewritten, a wrong size does no harm.
  */
 static BlockNumber
 look_at_size(Oid toastid)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
 	BlockNumber nblocks = 0;
+	HeapTuple	tuple;
 
+	AcceptInvalidationMessages();
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(toastid));
 	if (HeapTupleIsValid(tuple))
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);

@@ -80,7 +80,7 @@ find_lent(int wanted)
 		if (is_still_lent(n))
 			lent.slots[kept++] = lent.slots[n];
 	lent.count = kept;
-	return kept - first;
+	return Min(kept - first, wanted);	/* other processes change the headers */
 }
 
 /*
@@ -124,6 +124,11 @@ lend_make_room(int nbuffers)
 {
 	int			capacity = lent.count + lent.reserved + nbuffers;
 
+	if (capacity > lent.capacity)
+	{
+		(void) find_lent(lent.count);
+		capacity = lent.count + lent.reserved + nbuffers;
+	}
 	if (capacity > lent.capacity)
 	{
 		RingSlot   *slots;

@@ -413,10 +413,10 @@ count_pending(Ring *ring, BlockNumber block)
 }
 
 /*
- * The stream asks for this block.  Are all slots that may be taken before the
- * next call known to be reusable, because an earlier call has looked at them
- * and nothing has been read since?  If so, the block only has to be counted:
- * see calls_to_skip() in tend.c.
+ * The stream asks for this block.  Has an earlier call looked at all slots
+ * that may be taken before the next call, and found nothing to do, and has
+ * nothing been read since?  If so, the block only has to be counted: see
+ * calls_to_skip() in tend.c.
  */
 static inline bool
 next_slots_are_ready(const Ring *ring, BlockNumber block)

@@ -20,7 +20,8 @@ typedef struct ScanCost
 	uint8		costly;			/* a bit for each of the last eight measured
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
-	int			steps_to_probe; /* steps until the next measured read */
+	int			steps_to_probe; /* steps until the next measured read; at most
+								 * 1: the next step has one */
 	instr_time	began;			/* when the scan joined others, plus its
 								 * pauses */
 	instr_time	paused;			/* when its present pause began; or zero */

@@ -342,7 +342,7 @@ flush_pending(void *arg)
 
 /*
  * Flush if anything is pending.  only_found must be true while a transaction
- * aborts or the process exits.
+ * aborts.
  */
 static void
 flush(bool only_found)
@@ -418,10 +418,9 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 
 /*
  * The process exits.  End an open transaction first: this also ends its
- * readers, which add their counts.
- *
- * An error is fatal at this time, so no memory must be allocated: counts whose
- * row has been removed are lost.
+ * readers, which add their counts.  Moreover, an error in flush() is fatal at
+ * this time, and the callbacks that come after this one must not find an open
+ * transaction.
  */
 static void
 at_exit(void)
@@ -429,7 +428,7 @@ at_exit(void)
 	if (pending == NULL)
 		return;
 	AbortOutOfAnyTransaction();
-	flush(true);
+	flush(false);
 }
 
 /*
