@@ -402,13 +402,16 @@ note_asked(Ring *ring, BlockNumber block)
  *
  * Each call adds one, up to what one read takes.  ring_watch() has subtracted
  * the blocks that were read since the last call.  It can't see hits, so the
- * true number may be smaller.
+ * true number may be smaller.  But a block that the reader has got is not
+ * pending.  So if the stream finds all blocks in shared buffers, and therefore
+ * looks ahead less and less, the number becomes small.
  */
 static inline int
 count_pending(Ring *ring, BlockNumber block)
 {
 	if (block != InvalidBlockNumber)
-		ring->ahead.pending = Min(ring->ahead.pending + 1, ring->ahead.reach);
+		ring->ahead.pending = Min(ring->ahead.pending + 1,
+								  Min(ring->ahead.reach, (int) blocks_ahead(ring)));
 	return ring->ahead.pending;
 }
 
