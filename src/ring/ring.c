@@ -438,6 +438,7 @@ static void
 watch_and_tend(Ring *ring, BlockNumber block)
 {
 	TendNeed	need;
+	int			pending_before;
 	int			pending;
 
 	if (next_slots_are_ready(ring, block))
@@ -455,7 +456,10 @@ watch_and_tend(Ring *ring, BlockNumber block)
 		return;
 	if (sizes_itself(ring))
 		ring_fit_size(ring);
+	pending_before = ring->ahead.pending;
 	pending = count_pending(ring, block);
+	if (pending <= pending_before)
+		forget_reusable(ring);	/* blocks were found; slots may be pinned now */
 	if (ring->leaves_first && !ring->options.observe &&
 		ring->public->counts.blks_read + pending > ring->options.leave_first)
 		lend_fill_anew(ring);

@@ -39,8 +39,9 @@
  * and then no read comes.  If so, slots are looked at again after as many
  * calls as a read has blocks.)  If slots may be pinned at any time (see
  * calls_to_skip()), each call looks at slots for pending blocks: at all of
- * them if they make a full read, or if the stream may find own blocks,
- * otherwise at those that no earlier call has looked at.
+ * them if they make a full read, if blocks were found since the last call, or
+ * if the stream may find own blocks; otherwise at those that no earlier call
+ * has looked at.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
