@@ -109,7 +109,7 @@ static bool labels_some = false;
 bool		labels_none = false;
 
 /*
- * Was labels_none set in a transaction that has an XID? That transaction may
+ * Was labels_none set in a transaction that has an XID?  That transaction may
  * itself have dropped a relation with a label.  If it is rolled back, the
  * label is there again.  Our hook is not called for that, but the relation is
  * invalidated, and relation_changed() resets labels_none.

@@ -607,5 +607,4 @@ ring_leave_slots(Ring *ring, int pending)
 		empty_slot(ring, slotno);
 		ring->ahead.nreusable = n;
 	}
-	ring->ahead.calls_to_skip = 0;
 }
