@@ -13,7 +13,7 @@
 #   tables     at the same time, two on each of the four quarters
 # shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034,SC2153
 
-CACHE=direct                    # or cold: then the operating system's is dropped before each run
+CACHE=direct                    # if it is cold, the operating system's is dropped before each run
 APART=                          # seconds between two begins
 PARALLEL="-c max_parallel_workers_per_gather=2 -c parallel_setup_cost=0 -c parallel_tuple_cost=0"
 
@@ -43,7 +43,7 @@ note_escapes() {
 
 empty_pool() {
 	restart
-	[ "$CACHE" = direct ] || drop_os_cache
+	[ "$CACHE" != cold ] || drop_os_cache
 }
 
 # Nobody passes before all of them stand there. In the background; to be waited for.
