@@ -91,7 +91,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
 'read a table, its indexes and its TOAST table, or those of all partitions of a partitioned table, in the order that parts gives; the other arguments are those of pg_ringctl_prewarm; returns one row for each relation';
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, bigint, text[], integer, text) IS
-'read a table with all its parts through a ring of this size in kB';
+'read a table, its indexes and its TOAST table through a ring of this size in kB';
 
 CREATE FUNCTION pg_ringctl_prewarm_blocks(
     relation regclass,
@@ -248,7 +248,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_reset(oid, oid) IS
-'reset the statistics of a relation, of a database, or all (0 stands for any); relations of different databases may have the same OID';
+'reset the statistics of a relation, of a database, or all (0 stands for any); give datid, too, because relations of different databases may have the same OID';
 
 --
 -- live rings
@@ -317,8 +317,8 @@ COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buff
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the last slot that was taken or passed over, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table, although a block may be read more than once';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process since scan_start';
-COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose page was gone';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process in the present pass; a sequential scan also counts the first blocks, which were read before scan_start';
+COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
@@ -326,7 +326,7 @@ COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for a slower scan of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for slower scans of the relation, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, started';
+COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, began to read through the ring; the scan may have read its first blocks before that';
 
 CREATE FUNCTION pg_ringctl_ring_slots(
     OUT ringid bigint,
@@ -366,7 +366,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_ring_slots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_ring_slots() IS
-'the slots of all rings that scans and prewarms read through now';
+'the slots of all rings that are read through now';
 COMMENT ON FUNCTION pg_ringctl_ring_slots(integer) IS
 'the slots of the rings of a process';
 
@@ -382,7 +382,7 @@ CREATE VIEW pg_ringctl_ring_slots AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_ring_slots IS
-'the slots of the rings that scans and prewarms read through now, one row for each slot';
+'the slots of the rings that are read through now, one row for each slot';
 COMMENT ON COLUMN pg_ringctl_ring_slots.ringid IS 'number of the ring, as in pg_ringctl_rings';
 COMMENT ON COLUMN pg_ringctl_ring_slots.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_ring_slots.datid IS 'OID of the database; 0 for relations shared by all databases';
@@ -443,8 +443,8 @@ COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the
 COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_progress.command IS 'the command: prewarm, prewarm_all or prewarm_blocks';
 COMMENT ON COLUMN pg_ringctl_progress.phase IS 'phase of the command: initializing, reading blocks or waiting for workers';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks of all relations that the command reads, counted when it began';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks that the command has to read, in all its relations, without those that do not fit if fit is stop; counted when it began';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read, or found in shared buffers';
 COMMENT ON COLUMN pg_ringctl_progress.percent IS 'blocks_done as a percentage of blocks_total; null if blocks_total is 0';
 COMMENT ON COLUMN pg_ringctl_progress.workers IS 'number of parallel workers that help';
 COMMENT ON COLUMN pg_ringctl_progress.command_start IS 'when the command began';
@@ -513,9 +513,9 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_reclaim(regclass) IS
-'evict the escaped buffers of a relation, or of all its partitions, except for those that are pinned, adopted or used again';
+'evict the escaped buffers of a relation, or of all its partitions; buffers that are pinned, adopted or used again are left';
 COMMENT ON FUNCTION pg_ringctl_reclaim_all() IS
-'evict the escaped buffers of all relations, except for those that are pinned, adopted or used again';
+'evict the escaped buffers of all relations; buffers that are pinned, adopted or used again are left';
 
 CREATE FUNCTION pg_ringctl_pollution(
     OUT reltablespace oid,

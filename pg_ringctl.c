@@ -142,7 +142,7 @@ define_scan_params(void)
 							PGC_USERSET, GUC_UNIT_KB, check_scan_ring, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.scan_threshold",
-							"Sets the size above which a relation is scanned through a ring.",
+							"Sets the size above which a relation is scanned through a ring of pg_ringctl.",
 							"-1 means the size of shared buffers if pg_ringctl.scan_ring is -1; "
 							"otherwise it means a quarter of shared buffers, as in the server. "
 							"0 means that every relation is scanned through a ring.",
@@ -191,7 +191,7 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",
-							"Applies to COPY FROM into a table that is not partitioned, CREATE TABLE AS and REFRESH MATERIALIZED VIEW. "
+							"Applies to COPY FROM into a table that is not partitioned, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW. "
 							"-1 means the server's ring, of 16 MB, or an eighth of shared buffers if that is less; 0 means no ring, so that what is loaded stays in shared buffers. "
 							"Other sizes are at least 1 MB; if pg_ringctl.max_ring is less than that, the load keeps the server's ring.",
 							&param_write_ring, -1, -1, RING_MAX_KB,
@@ -249,7 +249,8 @@ define_system_params(void)
 
 /*
  * Called when the library is loaded: because it is preloaded, because one of
- * its functions is created or called, or by LOAD.
+ * its functions is created or called, by LOAD, or in a parallel worker because
+ * its leader has loaded it.
  */
 void
 _PG_init(void)

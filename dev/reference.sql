@@ -40,6 +40,8 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_last_scans', 'scans', true, 'number of scans; a rescan counts as another scan; 0 if another process counts them'),
     ('pg_ringctl_last_scans', 'ring_kb', true, 'size of the ring in kB'),
     ('pg_ringctl_last_scans', 'ring_buffers', true, 'size of the ring in buffers'),
+    ('pg_ringctl_last_scans', 'blks_read', true, 'number of these blocks (column blocks) that were read: fills + reuses + escapes_pinned + escapes_adopted'),
+    ('pg_ringctl_last_scans', 'fills', true, 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads'),
     ('pg_ringctl_last_scans', 'source', true, 'where the size came from, as in pg_ringctl_rings'),
     ('pg_ringctl_last_scans', 'elapsed_time', true, 'time that the process scanned, in milliseconds'),
     ('pg_ringctl_map', 'width', false, 'number of glyphs in a line, from 1 to 1000'),

@@ -610,7 +610,8 @@ SELECT relation, source, kb FROM resolve('mother', 'child', 'grandchild');
 RESET client_min_messages;
 DROP TABLE father, grandmother CASCADE;
 SELECT * FROM policies;
--- a long chain: what is too far up for the stack is not looked at
+-- a long chain: what is too far up is not looked at, also if there is not the stack for as much; above it many lines
+-- lead to the chain, and if all of them were searched, the search would never end
 CREATE TABLE line_0 (id int);
 DO $$
 BEGIN
@@ -618,12 +619,25 @@ BEGIN
         EXECUTE format('CREATE TABLE line_%s () INHERITS (line_%s)', i, i - 1);
     END LOOP;
 END $$;
-SELECT pg_ringctl_set_policy('small', '64kB', '0');
+SELECT pg_ringctl_set_policy('line_0', '64kB', '0');
+SET client_min_messages = warning;
+SELECT relation, threshold FROM resolve('line_0', 'line_800', 'line_100');
+CREATE TABLE left_1 () INHERITS (line_150);
+CREATE TABLE right_1 () INHERITS (line_150);
+DO $$
+BEGIN
+    FOR i IN 2 .. 60 LOOP
+        EXECUTE format('CREATE TABLE left_%s () INHERITS (left_%s, right_%s)', i, i - 1, i - 1);
+        EXECUTE format('CREATE TABLE right_%s () INHERITS (left_%s, right_%s)', i, i - 1, i - 1);
+    END LOOP;
+END $$;
+RESET client_min_messages;
+SELECT relation, threshold FROM resolve('left_60');
+SELECT count(*) FROM left_60;
 SET max_stack_depth = '100kB';
 INSERT INTO line_800 VALUES (1);
 SELECT id FROM line_800;
 RESET max_stack_depth;
-SELECT pg_ringctl_drop_policy('small');
 SET client_min_messages = warning;
 DROP TABLE line_0 CASCADE;
 RESET client_min_messages;

@@ -28,7 +28,6 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/dsm_registry.h"
-#include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "storage/read_stream.h"
 #include "utils/spccache.h"
@@ -106,6 +105,14 @@ typedef uint32 compat_buf_state;
 	((void) (state), UnlockBufHdr(desc))
 #else
 #define compat_unlock_buf_header(desc, state)	UnlockBufHdr(desc, state)
+#endif
+
+/* The path of the first file of a permanent relation's main fork; palloc'd. */
+#if PG_VERSION_NUM >= 180000
+#define compat_relation_path(locator) \
+	pstrdup(relpathperm(locator, MAIN_FORKNUM).str)
+#else
+#define compat_relation_path(locator)	relpathperm(locator, MAIN_FORKNUM)
 #endif
 
 /*

@@ -124,7 +124,8 @@ args_check_ring(const char *name, int64 kb, const char *hint)
 /*
  * args_spell_size
  *		A size in kB, spelled as SHOW spells it, in the largest unit that
- *		divides it.  The special values, which are below 1, have no unit.
+ *		divides it; palloc'd.  The special values, which are below 1, have no
+ *		unit.
  */
 char *
 args_spell_size(int64 kb)

@@ -60,7 +60,9 @@ relations_open(Oid relid, LOCKMODE lockmode)
  * relations_open_to_read
  *		Open a relation with AccessShareLock, and check that the user may read
  *		it.  If the relation is an index, the privileges on its table decide,
- *		and the table is locked first, as elsewhere in the server.
+ *		and the table is locked first, as elsewhere in the server.  Raises an
+ *		error if there is no such relation (42P01), or if the user may not read
+ *		it (42501).  relations_close() closes it.
  */
 void
 relations_open_to_read(OpenRelation *open, Oid relid)

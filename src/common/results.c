@@ -45,7 +45,8 @@ check_columns(FunctionCallInfo fcinfo, TupleDesc declared, int ncolumns)
 /*
  * results_begin_set
  *		Begin to return a set of rows with this number of columns.  The caller
- *		must put the rows into the result's tuplestore.
+ *		must put the rows into the result's tuplestore.  Raises an error
+ *		(55000) if the function is declared with another number of columns.
  */
 ReturnSetInfo *
 results_begin_set(FunctionCallInfo fcinfo, int ncolumns)
@@ -60,7 +61,8 @@ results_begin_set(FunctionCallInfo fcinfo, int ncolumns)
 /*
  * results_row_type
  *		The type of the row that the function returns, with this number of
- *		columns.
+ *		columns.  Raises an error (55000) if the function is declared with
+ *		another number.
  */
 TupleDesc
 results_row_type(FunctionCallInfo fcinfo, int ncolumns)

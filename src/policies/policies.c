@@ -13,7 +13,9 @@
  * relation, it reaches standbys, and pg_dump dumps it.  If a partition, or a
  * child by inheritance, has no policy, the policy of its nearest ancestor
  * holds.  If a child has several parents, the first parent with a policy, its
- * own or an ancestor's, decides.
+ * own or an ancestor's, decides.  The search ends at MAX_GENERATIONS
+ * generations, so that a scan of a table does not take long because of the
+ * ancestors that the table's owner has given it.
  *
  *	   measure (scan_ring=0)          measure, measure_2025: scan_ring=0
  *	    |-- measure_2025
@@ -55,7 +57,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
-#include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -122,7 +123,12 @@ static bool none_while_writing = false;
  */
 #define MOST_LABEL_BLOCKS	8
 
+/* Generations of ancestors that are searched for a policy. */
+#define MAX_GENERATIONS		100
+
 static uint64 invalidations = 0;	/* invalidations received so far */
+static bool gave_up;			/* has the present search met a line of
+								 * ancestors that is too long? */
 
 /* Can relations of this kind have a policy? */
 static bool
@@ -285,11 +291,11 @@ parents_of(Oid relid)
 	return parents;
 }
 
-static bool find_policy(Oid relid, bool as_parent, RelationPolicy *policy);
+static bool find_policy(Oid relid, int generation, RelationPolicy *policy);
 
-/* Search the catalogs for a relation's policy. */
+/* Search the catalogs for a relation's policy: see find_policy(). */
 static bool
-search_policy(Oid relid, RelationPolicy *policy)
+search_policy(Oid relid, int generation, RelationPolicy *policy)
 {
 	ObjectAddress object;
 	char	   *label;
@@ -309,8 +315,10 @@ search_policy(Oid relid, RelationPolicy *policy)
 	}
 	foreach(lc, parents_of(relid))
 	{
-		if (find_policy(lfirst_oid(lc), true, policy))
+		if (find_policy(lfirst_oid(lc), generation + 1, policy))
 			return true;
+		if (gave_up)
+			break;
 	}
 	return false;
 }
@@ -318,10 +326,16 @@ search_policy(Oid relid, RelationPolicy *policy)
 /*
  * Find a relation's policy, in what is remembered or else in the catalogs, and
  * remember it.  If an invalidation message comes meanwhile, do not remember
- * the policy, so that the next call searches again.
+ * the policy, so that the next call searches again.  generation: the distance
+ * to the relation whose policy is wanted.
+ *
+ * If a line of ancestors is too long, or too long for the stack, the search
+ * ends: the other lines are not searched.  (Otherwise, as nothing on that line
+ * can be remembered, all lines that lead to it would be searched, and that may
+ * be 2^100.)
  */
 static bool
-find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
+find_policy(Oid relid, int generation, RelationPolicy *policy)
 {
 	Found	   *line = found_lookup(found, relid);
 	uint64		invalidations_before = invalidations;
@@ -330,27 +344,23 @@ find_policy(Oid relid, bool as_parent, RelationPolicy *policy)
 
 	if (line != NULL)
 	{
-		line->is_parent |= as_parent;
+		line->is_parent |= generation > 0;
 		*policy = line->policy;
 		return line->has_policy;
 	}
 
-	/*
-	 * If the relation has thousands of ancestors, do without the policies of
-	 * the farthest ones, rather than fail.  Count an invalidation, so that no
-	 * caller remembers this answer.
-	 */
-	if (stack_is_too_deep())
+	CHECK_FOR_INTERRUPTS();
+	if (generation > MAX_GENERATIONS || stack_is_too_deep())
 	{
-		invalidations++;
+		gave_up = true;
 		return false;
 	}
-	has_policy = search_policy(relid, policy);
+	has_policy = search_policy(relid, generation, policy);
 
-	if (invalidations == invalidations_before)
+	if (invalidations == invalidations_before && !gave_up)
 	{
 		line = found_insert(found, relid, &exists);
-		line->is_parent = as_parent;
+		line->is_parent = generation > 0;
 		line->has_policy = has_policy;
 		if (has_policy)
 			line->policy = *policy;
@@ -387,7 +397,8 @@ labels_policy(Oid relid)
 	context = AllocSetContextCreate(CurrentMemoryContext, "pg_ringctl policy",
 									ALLOCSET_SMALL_SIZES);
 	oldcontext = MemoryContextSwitchTo(context);
-	has_policy = any_label() && find_policy(relid, false, &policy);
+	gave_up = false;
+	has_policy = any_label() && find_policy(relid, 0, &policy);
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(context);
 	return has_policy ? &policy : NULL;
@@ -420,8 +431,8 @@ check_owner(Oid relid)
 
 /*
  * labels_check_writable
- *		Raise an error if labels cannot be set now.  function: name of the
- *		function that the user has called.
+ *		Raise an error (25006) if labels cannot be set now.  function: name of
+ *		the function that the user has called.
  */
 void
 labels_check_writable(const char *function)
@@ -438,7 +449,9 @@ labels_check_writable(const char *function)
  * labels_set
  *		Set a relation's label, or drop it if label is NULL, as SECURITY LABEL
  *		does.  Returns whether the relation had a label.  If the relation does
- *		not exist, raises an error, or returns false if missing_ok.
+ *		not exist, raises an error, or returns false if missing_ok.  Raises an
+ *		error if the user does not own the relation (42501), if the relation
+ *		can't have a policy (42809), or if the label is not a policy (22023).
  *
  * The relation stays locked until the transaction ends.
  */

@@ -125,7 +125,8 @@ split_label(const char *label, PolicyTexts *settings, bool strict)
 
 /*
  * policy_split
- *		Get the settings in a label, as they are written there.
+ *		Get the settings in a label, as they are written there; palloc'd.
+ *		Ignores what is not a setting.
  */
 void
 policy_split(const char *label, PolicyTexts *settings)
@@ -270,7 +271,7 @@ policy_spell(const RelationPolicy *policy, PolicyTexts *settings)
 
 /*
  * policy_write
- *		The label of a policy with these settings.
+ *		The label of a policy with these settings; palloc'd.
  */
 char *
 policy_write(const PolicyTexts *settings)

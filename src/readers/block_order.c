@@ -112,7 +112,8 @@ compare_down(Datum a, Datum b, void *arg pg_attribute_unused())
 
 /*
  * reorder_create
- *		Make a window over the blocks that the source hands out.
+ *		Make a window over the blocks that the source hands out.  window: most
+ *		blocks that wait in it, from 1 to REORDER_MAX_WINDOW.
  *
  * All memory of the window, some 30 bytes for each block, is allocated now, in
  * the current memory context, and is freed with that context.

@@ -101,11 +101,11 @@ node_reader(const PlanState *ps)
 }
 
 /*
- * executor_reads_ahead
- *		Is the node an index scan, whose reader may read ahead without a ring?
+ * executor_is_index_scan
+ *		Is the node an index scan?  Its reader may read without a ring.
  */
 bool
-executor_reads_ahead(const PlanState *ps)
+executor_is_index_scan(const PlanState *ps)
 {
 	return IsA(ps, IndexScanState) || IsA(ps, IndexOnlyScanState);
 }
@@ -122,7 +122,7 @@ executor_has_reader(const PlanState *ps)
 	int			reader = node_reader(ps);
 
 	return reader >= 0 && node_readers[reader].exclusion != NULL &&
-		(!executor_reads_ahead(ps) || indexscan_may_be_taken(ps));
+		(!executor_is_index_scan(ps) || indexscan_may_be_taken(ps));
 }
 
 /*
@@ -229,7 +229,7 @@ take_nodes(PlanState *ps, Walk *walk)
 		 node_readers[reader].exclusion(ps) == NULL))
 	{
 		node_take(ps, node_readers[reader].first_calls);
-		if (limit != NULL && executor_reads_ahead(ps))
+		if (limit != NULL && executor_is_index_scan(ps))
 			indexscan_note_limit(ps, limit);
 	}
 	walk->limit = limit_below(ps, limit);

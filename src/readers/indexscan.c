@@ -31,7 +31,6 @@
 #include "readers/indexscan.h"
 #include "readers/nodes.h"
 #include "ring/plan.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 /* A scan under a LIMIT, in the memory of its query. */

@@ -3,9 +3,9 @@
  * prewarm.c
  *	  Read a relation, through a ring of a given size or without one.
  *
- * Without a ring, a prewarm does what pg_prewarm does: it fills
- * shared_buffers.  Through a ring, it also reads all blocks, but leaves only
- * the ring's pages in shared_buffers.  That is useful to bring a relation into
+ * Without a ring, a prewarm fills shared_buffers, as pg_prewarm does, but by
+ * default reads only as many blocks as fit (prewarm_fit.c).  Through a ring, it
+ * reads all blocks, but leaves only the ring's pages in shared_buffers.  That is useful to bring a relation into
  * the operating system's cache at the speed of asynchronous I/O, to verify its
  * checksums, or to measure.
  *

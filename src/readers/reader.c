@@ -28,7 +28,6 @@
 #include "access/parallel.h"
 #include "common/relations.h"
 #include "compat.h"
-#include "params.h"
 #include "readers/reader.h"
 #include "sharing/sharing.h"
 #include "shmem/area.h"
@@ -266,9 +265,9 @@ reader_failed(Datum res)
  *		Note whether the reader may lend its ring soon: its stream has asked
  *		for all blocks, or it has no page pinned between its fetches (toast.c).
  *
- * When the session's next reader begins, lend() of this reader is called.  If
- * the ring can be lent now, lend() lends it (ring_lend()) and calls this
- * function again.
+ * When the session's next reader, or its next pass, begins, lend() of this
+ * reader is called, if it is one of the newest MAX_LOOKED_AT.  If the ring can
+ * be lent now, lend() lends it (ring_lend()) and calls this function again.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)

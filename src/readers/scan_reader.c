@@ -17,7 +17,7 @@
  * the scan descriptor shows when the scan has got them: it has no buffer and,
  * except in a bitmap heap scan, is not inited.  Such a scan is drained.  It
  * keeps its ring until the session's next reader begins, and then lends the
- * ring.  If the scan is rescanned, its ring gets buffers again.  (If the bound
+ * ring, unless too many others come first (see reader_lend_finished()).  If the scan is rescanned, its ring gets buffers again.  (If the bound
  * at which a TID range scan ends is within a page, the scan stops there and is
  * never drained.  Its ring is lent when the query ends.)
  *
@@ -37,7 +37,6 @@
 #include "access/parallel.h"
 #include "compat.h"
 #include "optimizer/optimizer.h"
-#include "params.h"
 #include "postmaster/bgworker.h"
 #include "readers/scan_query.h"
 #include "readers/scan_reader.h"

@@ -110,7 +110,7 @@ has_ring_below(PlanState *ps, void *context)
 	{
 		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 
-		if (executor_reads_ahead(ps) ||
+		if (executor_is_index_scan(ps) ||
 			plan_prospect(rel, RelationGetNumberOfBlocks(rel),
 						  plan_mode()) > RING_LEFT_TO_SERVER)
 			return true;
@@ -204,7 +204,7 @@ static bool
 takes_no_part(const PlanState *ps)
 {
 	return node_is_taken(ps) ||
-		(executor_reads_ahead(ps) && scan_find_reader(ps) == NULL);
+		(executor_is_index_scan(ps) && scan_find_reader(ps) == NULL);
 }
 
 /*
@@ -277,12 +277,12 @@ scan_remember_workers(List *contexts, Bitmapset *uncalled)
 }
 
 /*
- * scan_facts
+ * scan_facts_of_node
  *		What each process of a query did so far for a scan of its plan.
  *		Returns a palloc'd list of palloc'd ScanFacts, this process first.
  */
 List *
-scan_facts(PlanState *ps)
+scan_facts_of_node(PlanState *ps)
 {
 	ScanReader *reader = scan_find_reader(ps);
 	List	   *result = NIL;

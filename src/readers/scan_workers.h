@@ -31,6 +31,6 @@ extern TupleTableSlot *scan_first_gather_call(PlanState *ps, int n);
 extern List *scan_parallel_contexts(const EState *estate);
 extern Bitmapset *scan_uncalled(QueryDesc *queryDesc);
 extern void scan_remember_workers(List *contexts, Bitmapset *uncalled);
-extern List *scan_facts(PlanState *ps);
+extern List *scan_facts_of_node(PlanState *ps);
 
 #endif							/* RINGCTL_SCAN_WORKERS_H */

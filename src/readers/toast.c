@@ -52,6 +52,8 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/parallel.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -66,7 +68,6 @@
 #include "ring/plan.h"
 #include "shmem/kill_switch.h"
 #include "storage/lmgr.h"
-#include "storage/smgr.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -243,7 +244,8 @@ blocks_left(const void *owner)
 }
 
 static void
-make_toast(const void *owner, Relation toastrel, const RingOptions *options)
+make_toast(const void *owner, Relation toastrel, BlockNumber nblocks,
+		   const RingOptions *options)
 {
 	ToastReader *toast = reader_make(TopMemoryContext, sizeof(ToastReader));
 
@@ -256,7 +258,7 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 	toast->owner = owner;
 	toast->options = *options;
 	toast->options.leave_first = Max(0, options->leave_first - blocks_left(owner));
-	toast->nblocks = RelationGetNumberOfBlocks(toastrel);
+	toast->nblocks = nblocks;
 	enabled_mark(&toast->enabled);
 	toast->hold = heap_am_hold(toastrel, before_fetch, toast);
 	dlist_push_head(&toast_readers, &toast->reader.node);
@@ -264,11 +266,30 @@ make_toast(const void *owner, Relation toastrel, const RingOptions *options)
 
 /* --- Which TOAST tables --- */
 
-/* 0 if the file is missing; a fetch will report that. */
+/*
+ * The size of a relation's files, in blocks.  The files are not opened, and an
+ * error counts as their end, because the query may need no value at all.  If
+ * it does, the fetch raises the error.
+ */
 static BlockNumber
-file_size(SMgrRelation smgr)
+file_size(RelFileLocator locator)
 {
-	return smgrexists(smgr, MAIN_FORKNUM) ? smgrnblocks(smgr, MAIN_FORKNUM) : 0;
+	char	   *path = compat_relation_path(locator);
+	BlockNumber nblocks = 0;
+
+	for (BlockNumber segment = 0; nblocks == segment * (BlockNumber) RELSEG_SIZE; segment++)
+	{
+		char	   *file = segment == 0 ? pstrdup(path) : psprintf("%s.%u", path, segment);
+		struct stat status;
+		bool		exists = stat(file, &status) == 0;
+
+		pfree(file);
+		if (!exists)
+			break;
+		nblocks += status.st_size / BLCKSZ;
+	}
+	pfree(path);
+	return nblocks;
 }
 
 /*
@@ -294,7 +315,7 @@ look_at_size(Oid toastid)
 
 		/* to open the relation would cost kilobytes of memory */
 		if (RelFileNumberIsValid(locator.relNumber))
-			nblocks = file_size(smgropen(locator, INVALID_PROC_NUMBER));
+			nblocks = file_size(locator);
 		ReleaseSysCache(tuple);
 	}
 	return nblocks;
@@ -396,7 +417,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	 */
 	toastrel = table_open(toastid, NoLock);
 	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel))
-		make_toast(owner, toastrel, &options);
+		make_toast(owner, toastrel, nblocks, &options);
 	table_close(toastrel, AccessShareLock);
 }
 

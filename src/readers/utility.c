@@ -42,8 +42,8 @@
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before the commit.
  *
- * For COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW, the same hooks
- * tell write_ring.c which table is about to be loaded.
+ * For COPY FROM, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW, the
+ * same hooks tell write_ring.c which table is about to be loaded.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -53,7 +53,6 @@
 
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -192,9 +191,9 @@ becomes_query(Relation rel)
 }
 
 /*
- * The user has been found to have these privileges.  If they are what COPY
- * asks for, on a table with the name that COPY gives, COPY is about to begin,
- * and the result is true.
+ * The user has been found to have these privileges.  If they are on a table
+ * with the name that COPY gives, and, for COPY FROM, include INSERT, COPY is
+ * about to begin, and the result is true.
  */
 static bool
 copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)

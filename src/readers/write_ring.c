@@ -3,12 +3,13 @@
  * write_ring.c
  *	  The ring that bulk loads write through: pg_ringctl.write_ring.
  *
- * COPY FROM, CREATE TABLE AS and REFRESH MATERIALIZED VIEW write through a
- * ring of the server, which has 16 MB.  When a load begins to insert, we
- * replace its strategy by one of another size:
+ * COPY FROM, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW write
+ * through a ring of the server, which has 16 MB, or an eighth of the pool if
+ * that is less.  When a load begins to insert, we replace its strategy by one
+ * of another size:
  *
  *	  COPY t FROM			t is open: catch its insertion
- *	  CREATE TABLE AS,
+ *	  CREATE ... AS,
  *	  REFRESH ...			the query's receiver starts, and has opened the new
  *							table: catch its insertion
  *

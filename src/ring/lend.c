@@ -25,7 +25,6 @@
 
 #include "compat.h"
 #include "ring/ring_private.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 /*
@@ -43,12 +42,13 @@ static struct
 {
 	RingSlot   *slots;
 	int			count;
-	int			reserved;		/* entries kept free for running rings */
+	int			reserved;		/* sum of the capacities of the running rings
+								 * that may lend their buffers */
 	int			last_size;		/* size of the last lent ring that sized
 								 * itself, at most its base_capacity if it had
 								 * a window */
-	int			capacity;		/* entries allocated: at least count +
-								 * reserved */
+	int			capacity;		/* entries allocated: at least count plus the
+								 * slots of these rings */
 }			lent;
 
 /* Does the n-th lent buffer still hold what it held when it was lent? */
@@ -232,6 +232,7 @@ lend_fill(Ring *ring)
 	nbuffers = Max(nbuffers, ring->options.nbuffers);
 	nbuffers = Max(nbuffers, ring->size.taken_over);
 	ring->size.taken_over = 0;
+	/* An observed ring can't grow: give it room for all that look-ahead pins. */
 	if (ring->options.observe)
 		nbuffers = ring->options.base_capacity;
 	ring->size.max_needed = ring->size.flush_room = 0;
@@ -248,7 +249,8 @@ lend_fill(Ring *ring)
  * lend_fill_anew
  *		The reader has left its first pages in the pool (leave_first).  The
  *		last of them are in the slots: let these pages stay, too, and fill the
- *		slots with lent buffers.  From now on the ring is tight.
+ *		slots with lent buffers.  From now on the ring is tight, unless it is
+ *		still open for free buffers (free_first).
  */
 void
 lend_fill_anew(Ring *ring)

@@ -42,9 +42,7 @@
 #include "optimizer/cost.h"
 #include "ring/plan.h"
 #include "ring/ring_private.h"
-#include "ring/strategy.h"
 #include "common/relations.h"
-#include "storage/smgr.h"
 
 /*
  * Maximum number of blocks to keep for other scans: 16 MB, or less in a small
@@ -82,7 +80,10 @@ typedef struct ScanParams
 	int			dirty_pages;
 } ScanParams;
 
-/* Also says in *why whose policy has set them. */
+/*
+ * The values for scans of this relation.  *why gets the relations whose
+ * policies have set them.
+ */
 static ScanParams
 params_for_scan(Oid relid, PlanReasons *why)
 {
@@ -177,7 +178,7 @@ first_buffers(void)
 
 /*
  * How many buffers should the stream of a ring that sizes itself look ahead?
- * 0 means that only the server limits this.
+ * 0 means that the ring sets no such limit beyond its capacity.
  *
  * If reads are not asynchronous, the answer is one read: more would only
  * displace other data from the CPU's cache.  If they are, the server allows
@@ -257,6 +258,11 @@ set_own_size(Relation rel, RingOptions *options)
 	options->max_ahead = useful_lookahead(rel, options->maintenance);
 }
 
+/*
+ * The options of a ring.  If ring_kb is below 0, the ring sizes itself;
+ * otherwise it has that size, in kB, and 0 means no ring.  source: where the
+ * size came from.  dirty_pages: a DirtyPages.
+ */
 static void
 fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
 			 int dirty_pages, RingOptions *options)

@@ -108,7 +108,7 @@ pin_limit(const Ring *ring)
 
 /*
  * The ring runs from now on.  If there is room in this process's segment,
- * other sessions can see the ring.
+ * other sessions see the ring once it is shown: see live_show().
  */
 static void
 start_running(Ring *ring)
@@ -459,7 +459,7 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	pending_before = ring->ahead.pending;
 	pending = count_pending(ring, block);
 	if (pending <= pending_before)
-		forget_reusable(ring);	/* blocks were found; slots may be pinned now */
+		forget_reusable(ring);	/* found, or no more; slots may be pinned now */
 	if (ring->leaves_first && !ring->options.observe &&
 		ring->public->counts.blks_read + pending > ring->options.leave_first)
 		lend_fill_anew(ring);

@@ -25,7 +25,8 @@ typedef struct RingOptions
 	int			base_capacity;	/* capacity without the window and without
 								 * additional room for dirty pages */
 	int			max_ahead;		/* maximum number of buffers to look ahead; 0:
-								 * no limit */
+								 * only the server, and capacity minus
+								 * headroom, limit it */
 	int			window;			/* maximum number of blocks to keep for other
 								 * scans; part of capacity */
 	RingSource	source;			/* where the size came from */
@@ -35,10 +36,10 @@ typedef struct RingOptions
 	bool		maintenance;	/* look ahead as maintenance commands do */
 	bool		write_dirty;	/* flush WAL so that dirty pages stay in the
 								 * ring */
-	bool		free_first;		/* leave pages in the pool while the server
-								 * has free buffers */
+	bool		free_first;		/* leave pages in the pool until the server
+								 * has no free buffers */
 	int64		leave_first;	/* number of first reads whose pages are left
-								 * in the pool; after them the ring is tight */
+								 * in the pool */
 } RingOptions;
 
 /* The public part of a running ring is in a LiveRing: see live_rings.h. */

@@ -48,8 +48,10 @@ typedef struct RingAhead
 	int64		asked_mask;
 	int64		reads_at_start; /* counts.blks_read when the stream started,
 								 * or the ring began anew */
-	int64		reads_at_exchange;	/* counts.blks_read when an own block was
-									 * last noted, or moved to a later slot */
+	int64		reads_at_exchange;	/* counts.blks_read when the stream
+									 * started, the ring began anew, or an own
+									 * block was last noted, or moved to a
+									 * later slot */
 	bool		own_known;		/* are own_low and own_high known? */
 	BlockNumber own_low;		/* all own blocks are between these two, */
 	BlockNumber own_high;		/* inclusive */

@@ -9,7 +9,7 @@
  *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
  *	  | f | D | f | P | f | f | f | f | f | f | s | s | s | s | s |
  *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
- *	    ^           |   ^   |                   |               |
+ *	    ^           |   ^                       |               |
  *	    |           +-exchange                  +- look-ahead  -+- current
  *	    next to be taken
  *
@@ -24,11 +24,12 @@
  * combined read can take; this number is the reach.
  *
  * In the picture, P is exchanged with a free slot beyond the reach.  (If there
- * is none, as in a small ring, P is exchanged with a later free slot within
- * the reach.)  For D, WAL is flushed up to the page's LSN.  After that the
- * next read finds only buffers that it can reuse: the ring is tight.  Tending
- * itself neither changes the ring's size nor flushes WAL: it returns what the
- * slots need, and ring.c takes care of that.
+ * is none, the ring grows; or, if it had better not, P is exchanged with a
+ * later free slot within the reach: see had_better_grow().)  For D, WAL is
+ * flushed up to the page's LSN.  After that the next read finds only buffers
+ * that it can reuse: the ring is tight.  Tending itself neither changes the
+ * ring's size nor flushes WAL: it returns what the slots need, and ring.c
+ * takes care of that.
  *
  * Reading and scanning a page that the operating system has cached takes two
  * microseconds, so a call must be cheap.  The first call after a read looks at
@@ -69,7 +70,7 @@
  * of the slots, to tell later why a buffer has escaped.
  *
  * Buffer headers are read without a lock or a pin.  Tending only prepares: the
- * server checks again, under the header's lock, whether it can reuse a buffer.
+ * server checks again, atomically, whether it can reuse a buffer.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -84,10 +85,12 @@
 
 /*
  * ring_look_for_own_blocks
- *		The stream has just started: note which own blocks the ring holds.
+ *		Note which own blocks the ring holds, unless that is known.
  *
- * The slots that the stream takes after that do not matter, because the stream
- * does not ask for their blocks again.
+ * Normally the stream has just started.  The slots that it takes after that do
+ * not matter, because it does not ask for their blocks again.  But if the ring
+ * was open for free buffers until now, its slots hold blocks that the stream
+ * has read, and for one revolution these are taken for own blocks.
  */
 void
 ring_look_for_own_blocks(Ring *ring)
@@ -183,8 +186,9 @@ had_better_grow(const Ring *ring)
 /*
  * Is the slot in the usual state, in which it is reusable: its page is still
  * there, no process uses the page, and the page is clean, or can be written
- * because its WAL is known to be flushed?  This is called twice for each
- * block, so it must be cheap.  If the answer is no, tend_slot() looks closer.
+ * because its WAL is known to be flushed?  This is called two or three times
+ * for each block, so it must be cheap.  If the answer is no, tend_slot() looks
+ * closer.
  */
 static inline bool
 slot_is_plainly_reusable(Ring *ring, int slotno)
@@ -295,8 +299,9 @@ tend_slot(Ring *ring, int n, Spares *spares)
 }
 
 /*
- * Number of slots that look-ahead pins: their blocks are being read, or have
- * been read and the reader has not got them yet.
+ * Number of slots that look-ahead pins, at most: their blocks are being read,
+ * or have been read and the reader has not got them yet.  Blocks that were
+ * found in shared buffers are counted, too, although they take no slot.
  */
 static inline int
 slots_pinned_ahead(const Ring *ring)

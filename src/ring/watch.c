@@ -3,7 +3,7 @@
  * watch.c
  *	  Find out what became of a ring's slots since the last look.
  *
- * Watching compares the strategy's array with a private copy.  Normally only
+ * Watching compares the strategy's array with our copy of it.  Normally only
  * the slots that "current" has passed since the last look are compared.  But
  * "current" may have gone round the whole ring, because a read may be as large
  * as the ring, or because the server has rejected many dirty buffers and has

@@ -5,7 +5,7 @@
  *
  *	    named DSM segment          DSA area
  *	    +---------------+        +-----------------------------------------+
- *	    | area    ------+------->| stats      stats.c: also in a dshash    |
+ *	    | area    ------+------->| stats      stats.c: rows in a dshash    |
  *	    | parts[] ------+------->| live       live_rings.c: places         |
  *	    | off_count     |        | escapes    escape_log.c: the log        |
  *	    +---------------+        | facts      scan_facts.c: lists          |
@@ -49,8 +49,9 @@
 #define TRANCHE_NAME	"pg_ringctl"
 
 /*
- * Space in the area for a process, in all parts together: a LivePlace, a
- * PublishedList, a ProgressPlace, two Members (616 bytes), and some room.
+ * Space in the area for a process, in all parts together.  A LivePlace, a
+ * PublishedList, a ProgressPlace and two Members take 616 bytes together; the
+ * rest is for rounding.
  */
 #define SPACE_PER_PROCESS	704
 
@@ -68,7 +69,7 @@ typedef struct Shared
 
 	/* Read for every block, so it is not on the cache line of the lock. */
 	char		pad[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint32 off_count; /* times that "enabled" was switched off */
+	pg_atomic_uint32 off_count; /* changes when "enabled" is switched off */
 } Shared;
 
 static Shared *shared = NULL;
@@ -357,8 +358,10 @@ may_try(void)
 /*
  * shared_try
  *		Call a function that needs shared memory.  If it raises an error, warn,
- *		and never call such a function again in this session.  Returns whether
- *		it was called and has succeeded.
+ *		and never call such a function again in this session.  But an error
+ *		that the user or the administrator has asked for, such as a cancelled
+ *		query, is raised again.  Returns whether the function was called and
+ *		has succeeded.
  *
  * When the function fails, it must leave nothing behind but LWLocks: see
  * error_of_call() and shared_attach().
@@ -417,8 +420,8 @@ shared_try_segment(SharedMakeSegment function)
 
 /*
  * shared_off_count
- *		The shared count of how often "enabled" was switched off; NULL in a
- *		process that has not attached to shared memory.
+ *		The shared count that each process increments when it finds "enabled"
+ *		switched off; NULL in a process that has not attached to shared memory.
  */
 pg_atomic_uint32 *
 shared_off_count(void)

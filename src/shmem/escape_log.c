@@ -114,7 +114,8 @@ escapes_add(const Escape *escape)
 	LogEntry   *entry;
 
 	if (escapes == NULL &&
-		(proc_exit_inprogress || shared_off_count() == NULL || !shared_try(make_log, NULL)))
+		(proc_exit_inprogress || !IsTransactionState() || shared_off_count() == NULL ||
+		 !shared_try(make_log, NULL)))
 		return;
 
 	number = pg_atomic_add_fetch_u64(&escapes->written, 1);

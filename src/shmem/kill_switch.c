@@ -40,8 +40,8 @@
 #include "utils/guc_tables.h"
 
 /*
- * While a reload is pending, read the files once in this time at first, and
- * half as often each time, down to once in MAX_LOOK_INTERVAL_MS.
+ * While a reload is pending, read the files again after this time at first,
+ * then each time after twice as long, but at most MAX_LOOK_INTERVAL_MS.
  */
 #define LOOK_INTERVAL_MS		500
 #define MAX_LOOK_INTERVAL_MS	(16 * LOOK_INTERVAL_MS)

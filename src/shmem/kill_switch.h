@@ -17,8 +17,9 @@
 /* What a reader remembers of the kill switch. */
 typedef struct EnabledMark
 {
-	pg_atomic_uint32 *shared_count; /* shared count of how often pg_ringctl
-									 * was switched off; NULL: there is none */
+	pg_atomic_uint32 *shared_count; /* shared count that changes whenever
+									 * pg_ringctl is switched off; NULL: there
+									 * is none */
 	uint32		off_count;		/* its value when the reader started */
 	bool		switched_off;	/* was pg_ringctl switched off since then? */
 } EnabledMark;

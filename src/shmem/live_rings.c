@@ -9,16 +9,16 @@
  *
  *	  places, by ProcNumber       the segment of a process
  *	  +-----+-----+-----+       +--------------------------------------------+
- *	  | pid |  0  | pid |       | LiveRing[MAX_SHOWN]   RingSlot[MAX_SLOTS]   |
+ *	  | pid |  0  | pid |       | LiveRing[MAX_SHOWN]   RingSlot[MAX_SLOTS]  |
  *	  | seg |     | seg-+------>|  0: shown, slots ---------->|<---->|       |
  *	  +-----+-----+-----+       |  1: not in use                             |
  *	                            +--------------------------------------------+
  *
  * A process makes its segment when a ring begins, and keeps it for its next
- * rings, because it takes time to make one.  The process gives it back at the
- * end of a transaction that has not used it, if the last one that used it
- * ended a second or more before.  If there are more than half of the maximum
- * number of segments, the process gives it back at the end of each
+ * rings, because it takes time to make one.  At the end of a transaction that
+ * has not used the segment, the process gives it back if the last transaction
+ * that used it ended a second or more before.  If there are more than half of
+ * the maximum number of segments, the process gives it back at the end of each
  * transaction.  So sessions without a transaction leave half of them to
  * others.  (If the limit is lowered, this holds once each session has ended a
  * transaction.)
@@ -54,7 +54,6 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 /* Maximum number of rings of one process that are shown. */
@@ -466,7 +465,7 @@ live_hide(LiveRing *ring)
 	pg_write_barrier();
 }
 
-/* The ring's public part, and its slots. */
+/* The ring's public part, and its slots (NULL if it has none). */
 RingPublic *
 live_public(LiveRing *ring)
 {

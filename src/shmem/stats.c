@@ -3,8 +3,8 @@
  * stats.c
  *	  The cumulative statistics: what rings did, for each relation.
  *
- * A reader that ends adds its counts to what is pending in its own backend,
- * which takes no lock.  At the end of a transaction, what is pending is added
+ * A reader that ends adds its counts to what is pending in its own backend.
+ * This takes no lock.  At the end of a transaction, what is pending is added
  * to the rows in shared memory:
  *
  *	  backend                                 dshash in shared memory
@@ -27,7 +27,8 @@
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
- * used least recently are removed, as in pg_stat_statements.
+ * used least recently are removed.  (pg_stat_statements also removes 5 %, but
+ * those with the least usage.)
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -41,7 +42,6 @@
 #include "common/relations.h"
 #include "compat.h"
 #include "lib/dshash.h"
-#include "miscadmin.h"
 #include "params.h"
 #include "shmem/area.h"
 #include "shmem/stats.h"
@@ -553,8 +553,8 @@ stats_read(StatsRow **result)
 
 /*
  * stats_read_info
- *		Get the number of rows, the number of rows removed since all were last
- *		reset, and the time of that reset.
+ *		Get the number of rows; the number of rows removed, because there was
+ *		no room, since all rows were last reset; and the time of that reset.
  */
 void
 stats_read_info(StatsInfo *info)

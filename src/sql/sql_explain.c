@@ -279,7 +279,7 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 static const char *
 group_name(const PlanState *ps)
 {
-	return executor_reads_ahead(ps) &&
+	return executor_is_index_scan(ps) &&
 		plan_reads_ahead(((const ScanState *) ps)->ss_currentRelation) ?
 		"Read Ahead" : "Ring";
 }
@@ -353,8 +353,8 @@ explain_node(PlanState *planstate, List *ancestors, const char *relationship,
 	group = group_name(planstate);
 	ExplainOpenGroup(group, group, true, es);
 	if (es->analyze)
-		facts = scan_facts(planstate);
-	if (executor_reads_ahead(planstate))
+		facts = scan_facts_of_node(planstate);
+	if (executor_is_index_scan(planstate))
 		print_read_ahead(es, planstate, facts);
 	else if (facts != NIL)
 		print_facts(es, facts);
