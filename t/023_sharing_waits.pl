@@ -1,5 +1,5 @@
-# Claims: if reads cost, a scan in front waits for a scan that is a little slower, or
-# as fast and not very far behind, so that the two together read the table once.  It does not wait for a scan that is
+# Claims: if reads cost, a scan in front waits for a scan that is a little slower, so
+# that the two together read the table once.  It does not wait for a scan that is
 # much slower, stands still, is stopped, or belongs to the same process or parallel
 # query.  A wait is seen and counted.  It ends when its query ends, for whatever
 # reason, and when the kill switch is thrown.
@@ -46,7 +46,6 @@ BEGIN
 END $$));
 
 waits_for_a_slower_one();
-waits_for_one_far_behind();
 leaves_a_much_slower_one();
 ends_in_a_wait();
 switch_ends_a_wait();
@@ -161,37 +160,6 @@ sub waits_for_a_slower_one
 		),
 		't|0',
 		"$name: and nothing stays behind");
-}
-
-# It is held at its beginning until the other one is more than a window in front, and
-# is then as fast.
-sub waits_for_one_far_behind
-{
-	my $name = 'one far behind';
-	my $figures = '';
-
-	for (my $try = 0; $try < $tries && $figures ne '2|t|t'; $try++)
-	{
-		my $table = 'far_behind' . $tables++;
-		my $gate = close_gate($node);
-		my ($front, $rear) = (session($node), session($node));
-		my $front_pid = pid_of($front);
-		my $rear_pid = pid_of($rear);
-
-		load_clean_table($table);
-		start_query($rear,
-			"SELECT $check FROM $table WHERE through_gate(id, 20)");
-		wait_at_gate($node, $rear_pid);
-		start_query($front, "SELECT $check FROM $table");
-		wait_until(
-			"SELECT coalesce(max(blocks_done), 0) > 550 FROM pg_ringctl_rings WHERE pid = $front_pid",
-			'the scan in front does not run');
-		open_gate($gate);
-		ends_complete($_, $name) foreach ($front, $rear);
-		$figures = counters($node, $table,
-			"scans, blks_read < 1.3 * $pages, scan_sharing_waits > 0");
-	}
-	is($figures, '2|t|t', "$name: it catches up");
 }
 
 # To wait for that one would take several times as long.  On a busy machine one scan

@@ -16,9 +16,7 @@
  *
  *	    A and B keep in their rings the pages that they have read from C's
  *	    position on.  If A is more than 5/16 of a window in front of C, A may
- *	    wait.  If C is so far behind that A keeps no pages for it, A may wait
- *	    until C has caught up: scans that begin at the same time may be apart
- *	    by more than a window before they join.
+ *	    wait.
  *
  * Sharing must never cost more than it saves:
  *
@@ -144,9 +142,6 @@ struct ShareScan
 	ShareState	state;			/* what it found when it last looked */
 	Member	   *last;			/* scan for which it keeps the most pages; or
 								 * NULL */
-	int64		slower_behind;	/* how far the scan that it may wait for is
-								 * behind */
-	int64		behind_at_step; /* slower_behind at the last step */
 
 	ScanCost	cost;
 };
@@ -489,9 +484,6 @@ look_at_others(ShareScan *scan)
 	int64		last_behind = 0;
 	Member	   *slower = NULL;
 	int64		slower_behind = 0;
-	Member	   *far = NULL;
-	int64		far_behind = PG_INT64_MAX;
-	bool		catch_up;
 
 	if (window < MIN_SHARE_WINDOW)
 	{
@@ -513,12 +505,6 @@ look_at_others(ShareScan *scan)
 		reach = member == scan->last ? MAX_BEHIND(window) : MAX_BEHIND_AGAIN(window);
 		if (member == scan->last && behind > reach && !me->parallel)
 			scan->state.scan_fell_behind = true;
-		if (behind > reach && behind < far_behind && runs && may_wait_for(scan, member))
-		{
-			far = member;
-			far_behind = behind;
-		}
-		/* a scan more than two windows in front does not share reads with us */
 		if (behind > reach || behind < -2 * window)
 			continue;
 		scan->state.shared = true;
@@ -536,19 +522,9 @@ look_at_others(ShareScan *scan)
 
 	scan->last = last;
 	scan->state.blocks_to_keep = last_behind;
-
-	catch_up = slower_behind <= MAX_APART(window);
-	if (catch_up)
-	{
-		slower = far;
-		slower_behind = far_behind;
-	}
-	scan->slower_behind = slower_behind;
-	scan->state.wait = slower != NULL &&
+	scan->state.wait = slower != NULL && slower_behind > MAX_APART(window) &&
 		cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
-					   pg_atomic_read_u32(&slower->pace_ns),
-					   catch_up ? slower_behind - MAX_APART(window) : 0,
-					   me->nblocks);
+					   pg_atomic_read_u32(&slower->pace_ns));
 }
 
 /*
@@ -573,8 +549,7 @@ try_to_look(ShareScan *scan)
  * share_step
  *		The scan makes a step.  It asks for the block "asked" now.  The block
  *		that it gets next is "offset" blocks from its start.  Returns what the
- *		scan finds out about the other scans; the result is valid until the
- *		next call.  Raises an error if a measured read fails: see cost_probe().
+ *		scan finds out about the other scans.
  */
 const ShareState *
 share_step(ShareScan *scan, BlockNumber asked, int64 offset)
@@ -601,7 +576,6 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset)
 		pg_atomic_write_u32(&me->pace_ns, pace);
 	cost_probe(&scan->cost, scan->rel, asked);
 	try_to_look(scan);
-	scan->behind_at_step = scan->slower_behind;
 	return &scan->state;
 }
 
@@ -623,8 +597,7 @@ share_wait(ShareScan *scan)
 	pg_usleep(NAP_US);
 	pgstat_report_wait_end();
 	CHECK_FOR_INTERRUPTS();
-	cost_note_wait(&scan->cost, milliseconds_since(start),
-				   scan->behind_at_step - scan->slower_behind);
+	cost_note_wait(&scan->cost, milliseconds_since(start));
 	scan->state.wait = false;
 	try_to_look(scan);
 	return &scan->state;

@@ -28,11 +28,6 @@
  *	  storage from other storage.  So a scan waits only if r is no more than
  *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
  *	  whatever the storage is like.
- * D. If the last scan is so far behind that the two don't share reads, the
- *	  scan in front may wait until it has caught up.  Let g be the part of its
- *	  own time that this takes, plus all that the scan has waited so far.  It
- *	  pays to wait if r is no more than MOST_SLOWER - g, and if no scan that
- *	  this scan has waited for stood still.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -60,10 +55,9 @@
 #define COSTLY_READS	5
 
 /*
- * A read is measured at each of the first PROBES_AT_FIRST steps at which the
- * relation has another scan, and then once in STEPS_PER_PROBE such steps; or,
- * if reads are expensive, once in STEPS_PER_COSTLY_PROBE, because the scan has
- * to wait for each measured read.
+ * A read is measured at each of the first PROBES_AT_FIRST steps, and then once
+ * in STEPS_PER_PROBE steps; or, if reads are expensive, once in
+ * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
  */
 #define STEPS_PER_PROBE	32
 #define STEPS_PER_COSTLY_PROBE	256
@@ -81,11 +75,12 @@
 /*
  * If a scan was not too far in front at its last step, it is now too far by at
  * most BLOCKS_PER_WAIT blocks (two steps).  Its wait ends when the slower scan
- * has read these.  So if the scan has waited for a time t, and the slower scan
- * has not read more than that meanwhile, the slower scan takes at least
- * t / BLOCKS_PER_WAIT for a block: see cost_note_wait().  A wait of
- * LONG_WAIT_MS or less says nothing about the slower scan: its process may
- * just have had no processor.
+ * has read these.  So if the scan has waited for a time t, the slower scan
+ * takes at least t / BLOCKS_PER_WAIT for a block: see cost_note_wait().  If
+ * the scan was already farther in front, this makes the slower scan look
+ * slower than it is, and the wait ends too soon.  A wait of LONG_WAIT_MS or
+ * less says nothing about the slower scan: its process may just have had no
+ * processor.
  */
 #define BLOCKS_PER_WAIT	(2 * BLOCKS_PER_STEP)
 #define LONG_WAIT_MS	10
@@ -125,8 +120,7 @@ cost_begin(ScanCost *cost, int64 position)
 /*
  * cost_probe
  *		If it is time for a measured read, read this block, which the stream is
- *		about to read, and see how long that takes.  Raises an error if the
- *		block can't be read.
+ *		about to read, and see how long that takes.
  *
  * The read does not go through shared buffers.  So the read is not counted,
  * and if the page changes meanwhile, that does no harm.
@@ -201,47 +195,34 @@ part_without_cpu(const ScanCost *cost)
  * cost_wait_pays
  *		Does it pay for a scan with the pace my_pace to wait for one with the
  *		pace its_pace?  Both are in ns for a block, or 0 if not known yet, in
- *		which case it does not pay.  See C and D above.
- *
- * to_catch_up: number of blocks that the other scan has to read before the two
- * share reads; 0 if they share reads now.  nblocks: size of the relation.
+ *		which case it does not pay.  See C above.
  */
 bool
-cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace,
-			   int64 to_catch_up, BlockNumber nblocks)
+cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)
 {
 	double		r;
-	double		g = 0;
 
 	if (my_pace == 0 || its_pace == 0)
 		return false;
 	r = (double) Max(its_pace, cost->pace_while_waiting) / my_pace;
-	if (to_catch_up > 0 && cost->waited_in_vain)
-		return false;
-	if (to_catch_up > 0)
-		g = (r * to_catch_up + cost->waited_ms * 1e6 / my_pace) / nblocks;
-	return r <= MOST_SLOWER - g && r * (r - 1) <= part_without_cpu(cost);
+	return r <= MOST_SLOWER && r * (r - 1) <= part_without_cpu(cost);
 }
 
 /*
  * cost_note_wait
- *		The scan has waited for a slower scan for this time, in ms.  caught_up:
- *		number of blocks that the slower scan has read since the wait began.
+ *		The scan has waited for a slower scan for this time, in ms.
  *
  * Scans take their pace only every BLOCKS_PER_PACE blocks.  If the slower scan
  * has become even slower since then, or stands still, a long wait shows that.
  */
 void
-cost_note_wait(ScanCost *cost, double waited_ms, int64 caught_up)
+cost_note_wait(ScanCost *cost, double waited_ms)
 {
 	cost->waited_ms += waited_ms;
 	cost->waited_since_step_ms += waited_ms;
-	if (cost->waited_since_step_ms <= LONG_WAIT_MS)
-		return;
-	cost->waited_in_vain |= caught_up < BLOCKS_PER_STEP;
-	cost->pace_while_waiting = (uint32) Min(cost->waited_since_step_ms * 1e6 /
-											Max(caught_up, BLOCKS_PER_WAIT),
-											PG_UINT32_MAX);
+	if (cost->waited_since_step_ms > LONG_WAIT_MS)
+		cost->pace_while_waiting = (uint32) Min(cost->waited_since_step_ms * 1e6 / BLOCKS_PER_WAIT,
+												PG_UINT32_MAX);
 }
 
 /*

@@ -20,8 +20,8 @@ typedef struct ScanCost
 	uint8		costly;			/* a bit for each of the last eight measured
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
-	int			steps_to_probe; /* steps until the next measured read; if 1 or
-								 * less, the next step has one */
+	int			steps_to_probe; /* steps until the next measured read; at most
+								 * 1: the next step has one */
 	instr_time	began;			/* when the scan joined others, plus its
 								 * pauses */
 	instr_time	paused;			/* when its present pause began; or zero */
@@ -33,8 +33,6 @@ typedef struct ScanCost
 	uint32		pace_while_waiting; /* pace of the slower scan in a long wait,
 									 * in ns for a block; reset to 0 when this
 									 * scan takes its own pace again */
-	bool		waited_in_vain; /* in a long wait, did the slower scan stand
-								 * still? */
 	int64		pace_position;	/* position where its pace was last taken */
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
@@ -44,9 +42,8 @@ extern void cost_begin(ScanCost *cost, int64 position);
 extern void cost_probe(ScanCost *cost, Relation rel, BlockNumber block);
 extern bool cost_of_reads_counts(const ScanCost *cost);
 extern uint32 cost_take_pace(ScanCost *cost, int64 position);
-extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace,
-						   int64 to_catch_up, BlockNumber nblocks);
-extern void cost_note_wait(ScanCost *cost, double waited_ms, int64 caught_up);
+extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
+extern void cost_note_wait(ScanCost *cost, double waited_ms);
 extern void cost_pause(ScanCost *cost, bool paused);
 
 #endif							/* RINGCTL_SHARING_COST_H */
