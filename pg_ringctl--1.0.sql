@@ -316,7 +316,7 @@ COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers;
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the last slot that was taken or passed over, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table, although a block may be read more than once';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table (of a TOAST table: when the session last looked at it), although a block may be read more than once';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process in the present pass; a sequential scan also counts the first blocks, which were read before scan_start';
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';

@@ -64,6 +64,7 @@ partitioned_tables();
 indexes_are_complete();
 values_with_a_set_ring();
 values_locked_at_first();
+values_that_cannot_be_read();
 sessions_do_not_grow();
 repacks_as_first_command() if $repacks_concurrently;
 nothing_is_pinned($node, $_, 'at the end')
@@ -638,6 +639,40 @@ sub values_locked_at_first
 		),
 		'1|t',
 		"$name: they have a ring later");
+	$node->safe_psql('postgres', 'DROP TABLE owner');
+}
+
+# A query that needs no value does not fail because the values can't be read.
+sub values_that_cannot_be_read
+{
+	my $name = 'values that can\'t be read';
+
+	load_values('owner', $hot_pages, 10);
+	my $file =
+	  $node->data_dir . '/'
+	  . $node->safe_psql('postgres',
+		q(CHECKPOINT; SELECT pg_relation_filepath(reltoastrelid) FROM pg_class WHERE relname = 'owner')
+	  );
+	my $session =
+	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
+
+	$node->safe_psql('postgres',
+		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
+	);
+	chmod(0, $file) or die "cannot change $file: $!";
+	is($session->query_safe('SELECT count(id) FROM owner'),
+		$hot_pages, "$name: a query that needs none");
+	is($session->query_safe('COPY owner (id) TO STDOUT') =~ tr/\n// + 1,
+		$hot_pages, "$name: COPY of another column");
+	fails(
+		$session,
+		'SELECT max(md5(body)) FROM owner',
+		qr/could not open file/,
+		"$name: a query that needs one");
+	chmod(0600, $file) or die "cannot change $file: $!";
+	like($session->query_safe('SELECT max(md5(body)) FROM owner'),
+		qr/^[0-9a-f]{32}$/, "$name: they can be read again");
+	$session->quit;
 	$node->safe_psql('postgres', 'DROP TABLE owner');
 }
 

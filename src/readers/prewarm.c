@@ -4,10 +4,10 @@
  *	  Read a relation, through a ring of a given size or without one.
  *
  * Without a ring, a prewarm fills shared_buffers, as pg_prewarm does, but by
- * default reads only as many blocks as fit (prewarm_fit.c).  Through a ring, it
- * reads all blocks, but leaves only the ring's pages in shared_buffers.  That is useful to bring a relation into
- * the operating system's cache at the speed of asynchronous I/O, to verify its
- * checksums, or to measure.
+ * default reads only as many blocks as fit (prewarm_fit.c).  Through a ring,
+ * it reads all blocks, but leaves only the ring's pages in shared_buffers.
+ * That is useful to bring a relation into the operating system's cache at the
+ * speed of asynchronous I/O, to verify its checksums, or to measure.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

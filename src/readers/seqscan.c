@@ -22,9 +22,10 @@
  * B. A scan that would get a ring by default, or whose ring is only observed,
  *	  may be given up after a few rows, by a LIMIT or EXISTS.  So first the
  *	  server reads FIRST_BLOCKS blocks without us: we only set the limit that
- *	  heap_setscanlimits() would set.  If the scan wants more than these blocks, it is attached, and goes on
- *	  from there.  If it is given up twice, it is left alone from then on: a
- *	  subquery may be rescanned thousands of times.
+ *	  heap_setscanlimits() would set.  If the scan wants more than these
+ *	  blocks, it is attached, and goes on from there.  If it is given up twice,
+ *	  it is left alone from then on: a subquery may be rescanned thousands of
+ *	  times.
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called

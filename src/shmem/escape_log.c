@@ -103,8 +103,9 @@ entry_of(uint64 number)
  * escapes_add
  *		Log that a buffer has escaped.  Does not throw, and takes a lock only
  *		to make the log, or to attach this process to it.  Does nothing if
- *		this process has no shared memory, or exits and is not attached to the
- *		log: an error is fatal then, and can't be caught.
+ *		this process has no shared memory; nor if it is not attached to the log
+ *		and exits, when an error is fatal and can't be caught, or aborts its
+ *		transaction, when to catch an error may lose the one that is reported.
  */
 void
 escapes_add(const Escape *escape)
