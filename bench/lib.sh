@@ -187,10 +187,15 @@ files_of() {
 	find "${file%/*}" -name "${file##*/}" -o -name "${file##*/}.*" | sort -t . -k 2n
 }
 
-# What is preloaded into a server, with SERVER_ENV, where reads are to be slow.
+# What slow_reads preloads into a server.
 build_slow_library() {
 	as_user cc -O2 -shared -fPIC -o "$WORK/slow.so" "$WORK/source-$MAJOR/bench/slow.c" -ldl 2>"$WORK/slow.log" ||
 		{ show_tail "$WORK/slow.log"; die "slow.c does not compile"; }
+}
+
+# slow_reads MICROSECONDS: from the next restart on, until SERVER_ENV is (), a read of a large relation takes that long.
+slow_reads() {
+	SERVER_ENV=("LD_PRELOAD=$WORK/slow.so" "SLOW_READ_US=$1")
 }
 
 # What is in shared_buffers of tables that were made here leaves it.

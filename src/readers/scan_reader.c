@@ -17,9 +17,10 @@
  * the scan descriptor shows when the scan has got them: it has no buffer and,
  * except in a bitmap heap scan, is not inited.  Such a scan is drained.  It
  * keeps its ring until the session's next reader begins, and then lends the
- * ring, unless too many others come first (see reader_lend_finished()).  If the scan is rescanned, its ring gets buffers again.  (If the bound
- * at which a TID range scan ends is within a page, the scan stops there and is
- * never drained.  Its ring is lent when the query ends.)
+ * ring, unless too many others come first (see reader_lend_finished()).  If the
+ * scan is rescanned, its ring gets buffers again.  (If the bound at which a TID
+ * range scan ends is within a page, the scan stops there and is never drained.
+ * Its ring is lent when the query ends.)
  *
  * An index scan has no such descriptor.  Its reader has a single pass, which
  * lasts until the query ends; index_fetch.c has its streams.
