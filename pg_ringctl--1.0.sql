@@ -214,8 +214,8 @@ COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
 COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless they are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
-COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for a slower scan of the relation';
-COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time that scans waited for slower scans of the relation, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for another scan of the relation';
+COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_wait_time IS 'time that scans waited for other scans of the relation, in milliseconds';
 
 CREATE FUNCTION pg_ringctl_stats_info(
     OUT entries bigint,
@@ -324,8 +324,8 @@ COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer 
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
-COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for a slower scan of the relation';
-COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for slower scans of the relation, in milliseconds';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for another scan of the relation';
+COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for other scans of the relation, in milliseconds';
 COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, began to read through the ring; the scan may have read its first blocks before that';
 
 CREATE FUNCTION pg_ringctl_ring_slots(

@@ -202,13 +202,14 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 }
 
 /*
- * Can a process do something else while a read is in progress?  If not, it is
- * of no use to look ahead more than one read.
+ * Does a stream that could have several reads in progress soon look ahead by
+ * one block only while it finds its blocks in shared_buffers?  In 17 it never
+ * has more than one read in progress, and in 19 it looks ahead for a while.
  */
-#if PG_VERSION_NUM >= 180000
-#define compat_reads_are_asynchronous()	(io_method != IOMETHOD_SYNC)
+#if PG_VERSION_NUM >= 180000 && PG_VERSION_NUM < 190000
+#define compat_found_blocks_end_look_ahead()	(io_method != IOMETHOD_SYNC)
 #else
-#define compat_reads_are_asynchronous()	false
+#define compat_found_blocks_end_look_ahead()	false
 #endif
 
 /*

@@ -1,7 +1,8 @@
 # Claims: if reads cost, scans of one table that run at the same time share them:
 # the pages that one scan has read, the others find in its ring, which grows for
 # them and leaves nothing behind.  If reads cost nothing, or if the user says so, no
-# scan shares; nor does a scan before it has asked for 256 blocks.
+# scan shares; nor does a scan that may be stopped early.  In 18, of two scans at the
+# same place one follows the other.
 
 use strict;
 use warnings FATAL => 'all';
@@ -25,7 +26,8 @@ all_pinned();
 pinned_while_blocks_are_found();
 reads_at_once();
 leaves_hot_pages();
-short_scans();
+may_be_stopped();
+one_follows();
 does_not_share();
 starts_where_the_server_is();
 rows_add_up($node, 'sharing');
@@ -404,34 +406,90 @@ sub reads_at_once
 	nothing_is_pinned($node, $table, $name);
 }
 
-# A scan that is left before it has asked for 256 blocks never shares.
-sub short_scans
+# Two scans at once by a query that has TABLE in it, and GATE where each waits for the
+# other one.  Returns whether they shared.
+sub query_shares
 {
-	my $name = 'short scans';
+	my ($table, $name, $query, $result) = @_;
 	my $gate = close_gate($node);
 	my @sessions = map { session($node) } 0 .. 1;
 	my @pids = map { pid_of($_) } @sessions;
 
-	load_clean_table('short');
+	load_clean_table($table);
 	foreach my $i (0 .. 1)
 	{
+		my $first = 3 + 3 * $i;
+
 		start_query($sessions[$i],
-			'SELECT count(*) FROM (SELECT id FROM short WHERE through_gate(id, '
-			  . (60 + 40 * $i)
-			  . ') LIMIT 150) s');
+			$query =~ s/TABLE/$table/r =~ s/GATE/through_gate(id, $first)/r);
 		wait_at_gate($node, $pids[$i]);
 	}
 	open_gate($gate);
 	foreach my $session (@sessions)
 	{
-		is(finish_query($session), 150, "$name: the rows");
+		is(finish_query($session), $result, "$name: the result");
 		$session->quit;
 	}
-	is( counters(
-			$node, 'short',
-			'scans, scan_sharing_blks_hit, scan_sharing_waits'),
-		'2|0|0',
-		"$name: nothing is shared");
+	return counters($node, $table, 'scan_sharing_blks_hit > 0');
+}
+
+# A scan below a node that may stop it early never shares, however far it goes.
+sub may_be_stopped
+{
+	my %stopped = (
+		'LIMIT' => [
+			'SELECT count(*) FROM (SELECT id FROM TABLE WHERE GATE LIMIT 5000) s',
+			5000
+		],
+		'EXISTS' => [
+			'SELECT EXISTS (SELECT FROM TABLE WHERE CASE WHEN GATE THEN id > 5000 END)',
+			't'
+		],
+		'a window that ends early' => [
+			'SELECT count(*) FROM (SELECT row_number() OVER () AS n FROM TABLE WHERE GATE) s WHERE n <= 5000',
+			5000
+		]);
+	my %not_stopped = (
+		'a sort below LIMIT' => [
+			'SELECT count(*) FROM (SELECT id FROM TABLE WHERE GATE ORDER BY id LIMIT 5000) s',
+			5000
+		],
+		'a subquery that counts' =>
+		  [ 'SELECT (SELECT count(*) FROM TABLE WHERE GATE)', $pages ]);
+	my $n = 0;
+
+	foreach my $name (sort keys %stopped)
+	{
+		is(query_shares('stopped' . $n++, $name, @{ $stopped{$name} }),
+			'f', "$name: nothing is shared");
+	}
+	foreach my $name (sort keys %not_stopped)
+	{
+		my $shares = 'f';
+
+		for (my $try = 0; $try < $tries && $shares eq 'f'; $try++)
+		{
+			$shares =
+			  query_shares('stopped' . $n++, $name, @{ $not_stopped{$name} });
+		}
+		is($shares, 't', "$name: the scans share");
+	}
+}
+
+# Two scans at the same place would overtake each other again and again: one waits
+# for the other.  (17 and 19 need no such waits.)
+sub one_follows
+{
+	my $name = 'following';
+	my $waits = 0;
+
+	return if $node->pg_version->major != 18;
+	for (my $try = 0; $try < $tries && $waits < 5; $try++)
+	{
+		two_at_once("follow$try", $name);
+		$waits = counters($node, "follow$try", 'scan_sharing_waits');
+	}
+	cmp_ok($waits, '>=', 5, "$name: one waits");
 }
 
 # Where one said so, each scan is alone.

@@ -80,11 +80,11 @@ sub two_scans
 	my $gate = close_gate($node);
 
 	load_clean_table($table);
-	my ($front, $front_pid) = session_at_gate($table, 200);
+	my ($front, $front_pid) = session_at_gate($table, 3);
 	my $rear = session($node);
 	my $rear_pid = pid_of($rear);
 	start_query($rear,
-		"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, $arguments)"
+		"SELECT $check FROM $table WHERE through_gate(id, 6) AND crawl(id, $arguments)"
 	);
 	wait_at_gate($node, $rear_pid);
 	open_gate($gate);
@@ -306,13 +306,13 @@ sub waits_for_three_that_stand_still
 	my $gate = close_gate($node);
 
 	load_clean_table($table);
-	($front, $front_pid) = session_at_gate($table, 200);
+	($front, $front_pid) = session_at_gate($table, 3);
 	foreach my $n (0 .. 2)
 	{
 		$rears[$n] = session($node);
 		my $pid = pid_of($rears[$n]);
 		start_query($rears[$n],
-			"SELECT $check FROM $table WHERE through_gate(id, 300) AND crawl(id, '0', '2 min')"
+			"SELECT $check FROM $table WHERE through_gate(id, 6) AND crawl(id, '0', '2 min')"
 		);
 		wait_at_gate($node, $pid);
 	}

@@ -275,7 +275,7 @@ sub two_at_once
 
 	load_clean_table($table);
 	my @sessions =
-	  map { (session_at_gate($table, $_, %settings))[0] } (200, 300);
+	  map { (session_at_gate($table, $_, %settings))[0] } (3, 6);
 	open_gate($gate);
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;

@@ -156,6 +156,9 @@ typedef struct Walk
 	const List *subplans;		/* roots of all walks but the first one */
 	const LimitState *limit;	/* LIMIT that gets the rows of the node that
 								 * is visited next; or NULL */
+	bool		may_stop;		/* may a node above the node that is visited
+								 * next stop it before it has returned all
+								 * rows? */
 } Walk;
 
 /*
@@ -168,6 +171,49 @@ limit_below(const PlanState *ps, const LimitState *limit)
 	if (IsA(ps, LimitState))
 		return (const LimitState *) ps;
 	return hands_on_rows(ps) ? limit : NULL;
+}
+
+/* Does the aggregation get all rows before it returns the first one? */
+static inline bool
+reads_all_first(const Agg *agg)
+{
+	return agg->aggstrategy == AGG_PLAIN || agg->aggstrategy == AGG_HASHED;
+}
+
+/* Does the nested loop need only one row of its inner node at a time? */
+static inline bool
+needs_one_row(const PlanState *ps)
+{
+	return IsA(ps, NestLoopState) &&
+		(((const JoinState *) ps)->single_match ||
+		 ((const JoinState *) ps)->jointype == JOIN_ANTI);
+}
+
+/*
+ * May a node stop the nodes below ps before they have returned all rows?
+ * may_stop: the same for ps itself.  (A worker of a parallel query does not
+ * know of a LIMIT above its part of the plan.)
+ */
+static bool
+may_stop_below(const PlanState *ps, bool may_stop)
+{
+	switch (nodeTag(ps))
+	{
+		case T_LimitState:
+		case T_MergeJoinState:
+		case T_CustomScanState:
+			return true;
+		case T_WindowAggState:
+			return may_stop || ((const WindowAgg *) ps->plan)->runCondition != NIL;
+		case T_SortState:
+		case T_HashState:
+		case T_ModifyTableState:
+			return false;
+		case T_AggState:
+			return may_stop && !reads_all_first((const Agg *) ps->plan);
+		default:
+			return may_stop;
+	}
 }
 
 static void take_nodes(PlanState *ps, Walk *walk);
@@ -207,7 +253,10 @@ take_nodes_below(PlanState *ps, Walk *walk)
 	if (outerPlanState(ps) != NULL)
 		take_nodes(outerPlanState(ps), walk);
 	if (innerPlanState(ps) != NULL)
+	{
+		walk->may_stop |= needs_one_row(ps);
 		take_nodes(innerPlanState(ps), walk);
+	}
 }
 
 /*
@@ -222,25 +271,29 @@ static void
 take_nodes(PlanState *ps, Walk *walk)
 {
 	const LimitState *limit = walk->limit;
+	bool		may_stop = walk->may_stop;
 	int			reader = node_reader(ps);
 
 	if (reader >= 0 &&
 		(node_readers[reader].exclusion == NULL ||
 		 node_readers[reader].exclusion(ps) == NULL))
 	{
-		node_take(ps, node_readers[reader].first_calls);
+		node_take(ps, may_stop && IsA(ps, SeqScanState) ?
+				  seqscan_first_calls_alone : node_readers[reader].first_calls);
 		if (limit != NULL && executor_is_index_scan(ps))
 			indexscan_note_limit(ps, limit);
 	}
 	walk->limit = limit_below(ps, limit);
+	walk->may_stop = may_stop_below(ps, may_stop);
 	take_nodes_below(ps, walk);
 	walk->limit = limit;
+	walk->may_stop = may_stop;
 }
 
 static void
-take_nodes_of(PlanState *root, const List *subplans)
+take_nodes_of(PlanState *root, const List *subplans, bool may_stop)
 {
-	Walk		walk = {.subplans = subplans};
+	Walk		walk = {.subplans = subplans,.may_stop = may_stop};
 
 	take_nodes(root, &walk);
 }
@@ -260,18 +313,21 @@ has_relation_that_matters(const EState *estate)
 	return false;
 }
 
-/* Take the nodes of the plan, and of each of its subplans. */
+/*
+ * Take the nodes of the plan, and of each of its subplans.  EXISTS, for
+ * example, needs one row of a subplan.
+ */
 static void
 take_all_nodes(QueryDesc *queryDesc)
 {
 	const List *subplans = queryDesc->estate->es_subplanstates;
 	ListCell   *lc;
 
-	take_nodes_of(queryDesc->planstate, subplans);
+	take_nodes_of(queryDesc->planstate, subplans, false);
 	foreach(lc, subplans)
 	{
 		if (lfirst(lc) != NULL)
-			take_nodes_of((PlanState *) lfirst(lc), subplans);
+			take_nodes_of((PlanState *) lfirst(lc), subplans, true);
 	}
 }
 

@@ -24,8 +24,8 @@
 
 /*
  * For sequential scans the server has up to five functions, and we replace
- * each of them by one of two functions of ours.  For each of the other six
- * kinds of nodes it has one function, which we replace by one.  That makes 16
+ * each of them by one of three functions of ours.  For each of the other six
+ * kinds of nodes it has one function, which we replace by one.  That makes 21
  * in all.  The rest is for functions of other libraries that wrap nodes.
  */
 #define MAX_FUNCTIONS	32

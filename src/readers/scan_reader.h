@@ -51,6 +51,7 @@ typedef struct ScanReader
 								 * scan_stream.c */
 	ScanDirection direction;	/* direction when it last asked for a block */
 	ShareScan  *share;			/* the scan's part in sharing; or NULL */
+	bool		alone;			/* never share reads */
 	int64		blocks_to_step; /* blocks until scan_share() must be called */
 } ScanReader;
 

@@ -3,7 +3,7 @@
  * scan_sharing.c
  *	  A sequential scan's part in sharing reads with other scans (sharing.c).
  *
- *	  begins --> BLOCKS_BEFORE_SHARING blocks --> joins --> steps --> leaves
+ *	  begins --> BLOCKS_PER_STEP blocks --> joins --> steps --> leaves
  *
  * A scan leaves when it has asked for all blocks, changes its direction, is
  * rescanned, ends, fails, or finds that the kill switch was thrown.  Until it
@@ -22,18 +22,15 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* A scan joins the other scans when it has asked for this number of blocks. */
-#define BLOCKS_BEFORE_SHARING	256
-
 /*
  * May the scan share its reads?  It may only if the server would synchronize
  * the scan with other scans, and if the ring has room to keep pages for them.
  * A scan does not share its reads
  *
  * A. in a rescan, because that starts where the first pass started;
- * B. if its query is run for a limited number of rows, like the query of a
- *	  cursor or of SELECT INTO in PL/pgSQL; or if it is a scan of a utility
- *	  command;
+ * B. if a node above it may stop it early, like that of a LIMIT; if its query
+ *	  is run for a limited number of rows, like the query of a cursor or of
+ *	  SELECT INTO in PL/pgSQL; or if it is a scan of a utility command;
  * C. if the process holds a lightweight lock, because in that case a wait
  *	  could not be cancelled.  (An index locks a page while it calls a support
  *	  function, which may run a query.)
@@ -43,7 +40,8 @@ may_share(const ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 
-	return !scan_has_begun(reader) && param_scan_sharing && InterruptHoldoffCount == 0 &&
+	return !reader->alone && !scan_has_begun(reader) && param_scan_sharing &&
+		InterruptHoldoffCount == 0 &&
 		reader->node != NULL && scan_partial_query != reader->node->state &&
 		ring_options(reader->reader.ring)->window > 0 &&
 		(scan->rs_base.rs_flags & SO_ALLOW_SYNC) != 0 &&
@@ -53,13 +51,13 @@ may_share(const ScanReader *reader)
 /*
  * scan_begin_sharing
  *		A pass begins.  If the scan may share its reads, it joins the other
- *		scans when it has asked for BLOCKS_BEFORE_SHARING blocks.
+ *		scans when it has asked for BLOCKS_PER_STEP blocks.
  */
 void
 scan_begin_sharing(ScanReader *reader)
 {
 	if (may_share(reader))
-		reader->blocks_to_step = BLOCKS_BEFORE_SHARING;
+		reader->blocks_to_step = BLOCKS_PER_STEP;
 }
 
 /*
@@ -106,7 +104,8 @@ join_others(ScanReader *reader, BlockNumber next, int64 offset)
  * scan_share
  *		Make a step: tell the other scans how far this one is, keep the pages
  *		that they have not reached yet, and wait if this scan is too far in
- *		front.  The first call only joins the other scans.
+ *		front, or follows another one.  The first call only joins the other
+ *		scans.
  *
  * block: the block that the scan asks for.  start: the block that it began
  * with.  Must be called when blocks_to_step blocks have been asked for.
@@ -128,7 +127,8 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 		return;
 	}
 	state = share_step(reader->share, block,
-					   blocks_between(start, next, scan->rs_nblocks));
+					   blocks_between(start, next, scan->rs_nblocks),
+					   blocks_between(next, block, scan->rs_nblocks));
 	if (unlikely(state->wait))
 		state = wait_for_others(reader, state);
 	ring_set_sharing(ring, state->shared, state->blocks_to_keep, state->scan_fell_behind);

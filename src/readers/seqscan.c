@@ -128,9 +128,12 @@ server_may_begin(const SeqScanState *node, RingProspect prospect)
 
 /* --- What becomes of a scan --- */
 
-/* Attach a reader to the scan, with a ring of these options. */
+/*
+ * Attach a reader to the scan, with a ring of these options.  alone: the scan
+ * does not share its reads.
+ */
 static void
-attach_ring(SeqScanState *node, RingOptions *options)
+attach_ring(SeqScanState *node, RingOptions *options, bool alone)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	bool		after_first_blocks = came_to_limit(scan);
@@ -138,6 +141,7 @@ attach_ring(SeqScanState *node, RingOptions *options)
 	ScanReader *reader;
 
 	reader = scan_begin_reader(READER_SEQSCAN, &node->ss.ps, options);
+	reader->alone = alone;
 	if (has_limit(scan))
 		take_over_first_blocks(reader);
 	if (after_first_blocks)
@@ -157,7 +161,7 @@ attach_ring(SeqScanState *node, RingOptions *options)
  * the scan was attached or is left alone, and our work is done.
  */
 static bool
-decide_for(SeqScanState *node)
+decide_for(SeqScanState *node, bool alone)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
@@ -173,7 +177,7 @@ decide_for(SeqScanState *node)
 		RingOptions options;
 
 		plan_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
-		attach_ring(node, &options);
+		attach_ring(node, &options, alone);
 		return false;
 	}
 
@@ -192,7 +196,7 @@ decide_for(SeqScanState *node)
 
 /* The same for a node whose scan may have no descriptor yet. */
 static bool
-decide(SeqScanState *node)
+decide(SeqScanState *node, bool alone)
 {
 	MemoryContext oldcontext;
 	bool		server_begins;
@@ -204,7 +208,7 @@ decide(SeqScanState *node)
 	/* A parallel scan has its descriptor already. */
 	if (node->ss.ss_currentScanDesc == NULL)
 		node->ss.ss_currentScanDesc = compat_begin_seqscan(node);
-	server_begins = decide_for(node);
+	server_begins = decide_for(node, alone);
 	MemoryContextSwitchTo(oldcontext);
 	return server_begins;
 }
@@ -215,7 +219,7 @@ decide(SeqScanState *node)
  * it as in observe mode: the server's ring is only watched.
  */
 static void
-attach_now(SeqScanState *node)
+attach_now(SeqScanState *node, bool alone)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
@@ -225,7 +229,7 @@ attach_now(SeqScanState *node)
 	plan_for_scan(rel, scan->rs_nblocks, plan_mode(), &options, NULL);
 	if (options.nbuffers == 0)
 		plan_for_scan(rel, scan->rs_nblocks, MODE_OBSERVE, &options, NULL);
-	attach_ring(node, &options);
+	attach_ring(node, &options, alone);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -268,10 +272,10 @@ static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 /*
  * A sequential scan that was taken is asked for a row.  last_try: the scan was
  * given up in its first blocks before; if it is given up there again, leave it
- * alone from then on.
+ * alone from then on.  alone: the scan does not share its reads.
  */
 static TupleTableSlot *
-call_node(PlanState *ps, int n, bool last_try)
+call_node(PlanState *ps, int n, bool last_try, bool alone)
 {
 	SeqScanState *node = castNode(SeqScanState, ps);
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
@@ -283,7 +287,7 @@ call_node(PlanState *ps, int n, bool last_try)
 		bool		again = was_given_up(scan);
 
 		if ((again && last_try) ||
-			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node))
+			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node, alone || again))
 			return node_hand_back(ps, n);
 		if (again && !node_is_wrapped(ps, n))
 		{
@@ -298,7 +302,7 @@ call_node(PlanState *ps, int n, bool last_try)
 	else if (has_limit(scan) && scan->rs_inited &&
 			 !ScanDirectionIsForward(ps->state->es_direction))
 	{
-		attach_now(node);
+		attach_now(node, alone);
 		return node_hand_back(ps, n);
 	}
 
@@ -306,7 +310,7 @@ call_node(PlanState *ps, int n, bool last_try)
 	slot = node_call(ps, n);
 	if (TupIsNull(slot) && came_to_limit(scan))
 	{
-		attach_now(node);
+		attach_now(node, alone);
 		return node_hand_back(ps, n);
 	}
 	if (left_first_block(scan, block))
@@ -324,12 +328,23 @@ call_node(PlanState *ps, int n, bool last_try)
 TupleTableSlot *
 seqscan_first_calls(PlanState *ps, int n)
 {
-	return call_node(ps, n, false);
+	return call_node(ps, n, false, false);
+}
+
+/*
+ * seqscan_first_calls_alone
+ *		The same, if a node above the scan may stop it before it has returned
+ *		all rows.
+ */
+TupleTableSlot *
+seqscan_first_calls_alone(PlanState *ps, int n)
+{
+	return call_node(ps, n, false, true);
 }
 
 /* The same in the second pass, if the first one was given up. */
 static TupleTableSlot *
 seqscan_last_calls(PlanState *ps, int n)
 {
-	return call_node(ps, n, true);
+	return call_node(ps, n, true, true);
 }

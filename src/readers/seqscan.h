@@ -13,5 +13,6 @@
 #include "nodes/execnodes.h"
 
 extern TupleTableSlot *seqscan_first_calls(PlanState *ps, int n);
+extern TupleTableSlot *seqscan_first_calls_alone(PlanState *ps, int n);
 
 #endif							/* RINGCTL_SEQSCAN_H */

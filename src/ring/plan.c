@@ -180,19 +180,15 @@ first_buffers(void)
  * How many buffers should the stream of a ring that sizes itself look ahead?
  * 0 means that the ring sets no such limit beyond its capacity.
  *
- * If reads are not asynchronous, the answer is one read: more would only
- * displace other data from the CPU's cache.  If they are, the server allows
- * one read more than may be in progress at once, provided that the backend may
- * pin that many buffers.  If MANY_READS or more may be in progress, the
- * additional read is not worth its buffers.
+ * The server allows one read more than may be in progress at once, provided
+ * that the backend may pin that many buffers.  If MANY_READS or more may be in
+ * progress, the additional read is not worth its buffers.
  */
 static int
 useful_lookahead(Relation rel, bool maintenance)
 {
 	int			limit = compat_lookahead_limit(rel, maintenance);
 
-	if (!compat_reads_are_asynchronous())
-		return io_combine_limit;
 	if (limit <= MANY_READS * io_combine_limit)
 		return 0;
 	return Min(limit, compat_reads_at_once(rel, maintenance) * io_combine_limit);

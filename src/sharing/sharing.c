@@ -20,8 +20,8 @@
  *
  * Sharing must never cost more than it saves:
  *
- * A. A scan joins the other scans when it has asked for a number of blocks
- *	  (scan_sharing.c), so a scan that is left before that never joins.  No
+ * A. A scan joins the other scans when it has asked for a number of blocks,
+ *	  and only if nothing in its plan may stop it early (scan_sharing.c).  No
  *	  scan waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
@@ -45,14 +45,26 @@
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller
  *	  than a minimum, there are none.
+ * H. Of the scans that ask for about the same block, one leads, and the others
+ *	  follow: they wait until the leader has asked for the blocks that they are
+ *	  about to ask for.  See below.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on
  * counting when it wraps around at the relation's end.  So it is always clear
- * which scan is in front, the last scan never waits, and no two scans wait for
- * each other, however small the relation is.  (Scans that began before the
- * relation grew wrap around a little earlier.  Until they end, their positions
- * are off by much less than a window.)
+ * which scan is in front, and no two scans wait for each other, however small
+ * the relation is.  (Scans that began before the relation grew wrap around a
+ * little earlier.  Until they end, their positions are off by much less than a
+ * window.)
+ *
+ * Why scans follow a leader: in PostgreSQL 18, a stream that finds blocks in
+ * shared_buffers looks less far ahead, by one block for each block found.  If
+ * two scans are at the same place, each overtakes the other one now and then,
+ * and has to read blocks.  Before it looks far enough ahead to have several
+ * reads in progress, it finds blocks that the other scan has read.  So there
+ * is seldom more than one read in progress, and both scans take longer than
+ * two scans that share nothing.  A scan that is always in front reads as fast
+ * as if it were alone.
  *
  * What is not done: a scan is never moved to where another scan is, and no
  * scan waits for another one to begin.
@@ -114,6 +126,8 @@ typedef struct Member
 	bool		parallel;		/* one of the processes of a parallel scan */
 	/* the following change without the lock */
 	pg_atomic_uint64 position;	/* of the block that the scan gets next */
+	pg_atomic_uint64 asked;		/* position of the block that the scan asks
+								 * for */
 	pg_atomic_uint32 pace_ns;	/* time for a block; 0: not known yet */
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
@@ -139,6 +153,7 @@ struct ShareScan
 	int64		first_offset;	/* blocks from the scan's start to where it
 								 * joined */
 	int64		position;
+	int64		asked;			/* position of the block that it asks for */
 	ShareState	state;			/* what it found when it last looked */
 	Member	   *last;			/* scan for which it keeps the most pages; or
 								 * NULL */
@@ -165,6 +180,7 @@ init_share(void *part)
 	for (int i = 0; i < new->nmembers; i++)
 	{
 		pg_atomic_init_u64(&new->members[i].position, 0);
+		pg_atomic_init_u64(&new->members[i].asked, 0);
 		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
 		pg_atomic_init_u32(&new->members[i].paused, 0);
 		pg_atomic_init_u32(&new->members[i].waits_elsewhere, 0);
@@ -196,6 +212,12 @@ static inline int64
 position_of(Member *member)
 {
 	return (int64) pg_atomic_read_u64(&member->position);
+}
+
+static inline int64
+asked_by(Member *member)
+{
+	return (int64) pg_atomic_read_u64(&member->asked);
 }
 
 static ProcNumber
@@ -363,6 +385,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		member->joined_position = position;
 		member->proc = MyProcNumber;
 		pg_atomic_write_u64(&member->position, (uint64) position);
+		pg_atomic_write_u64(&member->asked, (uint64) position);
 		pg_atomic_write_u32(&member->pace_ns, 0);
 		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->waits_elsewhere, 0);
@@ -378,7 +401,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	scan->rel = rel;
 	scan->window = window;
 	scan->first_offset = offset;
-	scan->position = position;
+	scan->position = scan->asked = position;
 	cost_begin(&scan->cost, position);
 	return scan;
 }
@@ -466,6 +489,19 @@ may_wait_for(const ShareScan *scan, Member *member)
 		pg_atomic_read_u32(&scan->member->waits_elsewhere) == 0;
 }
 
+/*
+ * May the member, which is running and asks for the block that is "ahead"
+ * blocks ahead of the one that this scan asks for, lead this scan?  Of two
+ * scans that ask for about the same block, the one that comes later in the
+ * array leads.  So two scans never wait for each other.
+ */
+static inline bool
+may_lead(Member *member, const ShareScan *scan, int64 ahead)
+{
+	return member > scan->member && i64abs(ahead) < BLOCKS_PER_STEP &&
+		pg_atomic_read_u32(&member->waits_elsewhere) == 0;
+}
+
 /* The scan shares reads with no other scan now. */
 static void
 keep_nothing(ShareScan *scan)
@@ -484,6 +520,8 @@ look_at_others(ShareScan *scan)
 	int64		last_behind = 0;
 	Member	   *slower = NULL;
 	int64		slower_behind = 0;
+	bool		has_leader = false;
+	bool		finds_blocks = false;
 
 	if (window < MIN_SHARE_WINDOW)
 	{
@@ -497,6 +535,7 @@ look_at_others(ShareScan *scan)
 		int64		behind = scan->position - position_of(member);
 		bool		runs;
 		int64		reach;
+		int64		ahead;
 
 		if (pg_atomic_read_u32(&member->paused) != 0 || is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
@@ -513,7 +552,12 @@ look_at_others(ShareScan *scan)
 			last = member;
 			last_behind = behind;
 		}
-		if (behind > slower_behind && runs && may_wait_for(scan, member))
+		if (!runs || !may_wait_for(scan, member))
+			continue;
+		ahead = asked_by(member) - scan->asked;
+		has_leader |= may_lead(member, scan, ahead);
+		finds_blocks |= ahead >= BLOCKS_PER_STEP;
+		if (behind > slower_behind)
 		{
 			slower = member;
 			slower_behind = behind;
@@ -522,9 +566,12 @@ look_at_others(ShareScan *scan)
 
 	scan->last = last;
 	scan->state.blocks_to_keep = last_behind;
-	scan->state.wait = slower != NULL && slower_behind > MAX_APART(window) &&
-		cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
-					   pg_atomic_read_u32(&slower->pace_ns));
+	scan->state.wait = (has_leader && !finds_blocks &&
+						compat_found_blocks_end_look_ahead() &&
+						cost_may_follow(&scan->cost)) ||
+		(slower != NULL && slower_behind > MAX_APART(window) &&
+		 cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
+						pg_atomic_read_u32(&slower->pace_ns)));
 }
 
 /*
@@ -547,12 +594,13 @@ try_to_look(ShareScan *scan)
 
 /*
  * share_step
- *		The scan makes a step.  It asks for the block "asked" now.  The block
- *		that it gets next is "offset" blocks from its start.  Returns what the
- *		scan finds out about the other scans.
+ *		The scan makes a step.  It asks for the block "asked" now, which is
+ *		"ahead" blocks after the block that it gets next.  That one is "offset"
+ *		blocks from its start.  Returns what the scan finds out about the other
+ *		scans.
  */
 const ShareState *
-share_step(ShareScan *scan, BlockNumber asked, int64 offset)
+share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 {
 	Member	   *me = scan->member;
 	int64		position = me->joined_position + offset - scan->first_offset;
@@ -563,7 +611,9 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset)
 	if (scan->state.shared)
 		scan->state.blocks_to_keep += position - scan->position;
 	scan->position = position;
+	scan->asked = position + ahead;
 	pg_atomic_write_u64(&me->position, (uint64) position);
+	pg_atomic_write_u64(&me->asked, (uint64) scan->asked);
 
 	/* No other scan?  If one joins just now, the next step finds it. */
 	if (&share->members[*(volatile int *) &me->next] == me)

@@ -35,7 +35,7 @@ extern void sharing_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 							 bool parallel, BlockNumber block, int64 offset);
 extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,
-									int64 offset);
+									int64 offset, int64 ahead);
 extern const ShareState *share_wait(ShareScan *scan);
 extern void share_pause(ShareScan *scan, bool paused);
 extern void share_leave(ShareScan *scan);

@@ -28,6 +28,9 @@
  *	  storage from other storage.  So a scan waits only if r is no more than
  *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
  *	  whatever the storage is like.
+ * D. A scan that follows a leader (sharing.c) can't tell how fast it would be
+ *	  alone.  So it may wait for a tenth of its own time, but for no more than
+ *	  MOST_SAVED_MS at once.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -68,6 +71,9 @@
  * times as long for a block.
  */
 #define MOST_SLOWER		1.1
+
+/* For at most this time a scan may wait for its leader at once. */
+#define MOST_SAVED_MS	10
 
 /* Blocks over which a scan takes its pace. */
 #define BLOCKS_PER_PACE	256
@@ -158,6 +164,16 @@ cost_of_reads_counts(const ScanCost *cost)
 	return pg_number_of_ones[cost->costly] >= COSTLY_READS;
 }
 
+/* How long the scan may wait for its leader now, in ms. */
+static double
+time_to_follow(const ScanCost *cost)
+{
+	double		own = own_milliseconds(cost) - cost->pace_taken_ms;
+	double		waited = cost->waited_ms - cost->waited_ms_at_pace;
+
+	return Min(cost->saved_ms + own / 10, MOST_SAVED_MS) - waited;
+}
+
 /*
  * cost_take_pace
  *		The scan is at this position now.  Returns its pace, in ns for a block,
@@ -176,7 +192,9 @@ cost_take_pace(ScanCost *cost, int64 position)
 	now_ms = own_milliseconds(cost);
 	pace = (now_ms - cost->pace_taken_ms) * 1e6 / blocks;
 	cost->pace_position = position;
+	cost->saved_ms = time_to_follow(cost);
 	cost->pace_taken_ms = now_ms;
+	cost->waited_ms_at_pace = cost->waited_ms;
 	cost->pace_while_waiting = 0;
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
@@ -209,8 +227,18 @@ cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)
 }
 
 /*
+ * cost_may_follow
+ *		May the scan wait for its leader?  See D above.
+ */
+bool
+cost_may_follow(const ScanCost *cost)
+{
+	return time_to_follow(cost) > 0;
+}
+
+/*
  * cost_note_wait
- *		The scan has waited for a slower scan for this time, in ms.
+ *		The scan has waited for another scan for this time, in ms.
  *
  * Scans take their pace only every BLOCKS_PER_PACE blocks.  If the slower scan
  * has become even slower since then, or stands still, a long wait shows that.

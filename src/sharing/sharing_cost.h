@@ -36,6 +36,9 @@ typedef struct ScanCost
 	int64		pace_position;	/* position where its pace was last taken */
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
+	double		waited_ms_at_pace;	/* waited_ms at that time */
+	double		saved_ms;		/* time that it could still wait for leaders
+								 * then */
 } ScanCost;
 
 extern void cost_begin(ScanCost *cost, int64 position);
@@ -43,6 +46,7 @@ extern void cost_probe(ScanCost *cost, Relation rel, BlockNumber block);
 extern bool cost_of_reads_counts(const ScanCost *cost);
 extern uint32 cost_take_pace(ScanCost *cost, int64 position);
 extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
+extern bool cost_may_follow(const ScanCost *cost);
 extern void cost_note_wait(ScanCost *cost, double waited_ms);
 extern void cost_pause(ScanCost *cost, bool paused);
 
