@@ -165,7 +165,7 @@ define_scan_params(void)
 	DefineCustomBoolVariable("pg_ringctl.scan_sharing",
 							 "Lets scans of one table that run at the same time share their reads.",
 							 "The server starts a scan at the block that another scan of the table has reached. Each scan then keeps in its ring the pages "
-							 "that the others have not reached yet, and the one in front may wait a little. "
+							 "that the others have not reached yet, and one may wait a little for another one. "
 							 "Applies only to tables whose scans the server itself would synchronize, and to rings that size themselves.",
 							 &param_scan_sharing, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);

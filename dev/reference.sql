@@ -211,7 +211,7 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo
 \echo '| wait event (type `Extension`) | the process waits |'
 \echo '| --- | --- |'
-\echo '| `RingctlScanSharing` | For a slower scan of the same table, a moment. |'
+\echo '| `RingctlScanSharing` | For another scan of the same table, a moment. |'
 \echo '| `RingctlPrewarmFinish` | For the parallel workers of its prewarm to read the blocks that they have taken. |'
 \echo '| `RingctlPrewarmNext` | For the leader of a prewarm, to be told what to read next. |'
 \echo

@@ -202,9 +202,9 @@ compat_lookahead_limit(Relation rel, bool maintenance)
 }
 
 /*
- * Does a stream that could have several reads in progress soon look ahead by
- * one block only while it finds its blocks in shared_buffers?  In 17 it never
- * has more than one read in progress, and in 19 it looks ahead for a while.
+ * While a stream finds its blocks in shared_buffers, does it soon look ahead
+ * by one block only, although it could have several reads in progress?  In 17
+ * it has never more than one, and in 19 it goes on looking ahead for a while.
  */
 #if PG_VERSION_NUM >= 180000 && PG_VERSION_NUM < 190000
 #define compat_found_blocks_end_look_ahead()	(io_method != IOMETHOD_SYNC)

@@ -206,7 +206,7 @@ sub looks_ahead
 	my ($method) = @_;
 	my $table = table_of($method);
 
-	if ($node->pg_version < 18 || $method eq 'sync')
+	if ($node->pg_version < 18)
 	{
 		is((look_ahead($table, 12, -1))[0],
 			1, "$method: looks one read ahead");

@@ -430,7 +430,9 @@ sub query_shares
 		is(finish_query($session), $result, "$name: the result");
 		$session->quit;
 	}
-	return counters($node, $table, 'scan_sharing_blks_hit > 0');
+	my $shared = counters($node, $table, 'scan_sharing_blks_hit > 0');
+	ask("DROP TABLE $table");
+	return $shared;
 }
 
 # A scan below a node that may stop it early never shares, however far it goes.

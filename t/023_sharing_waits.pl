@@ -28,7 +28,7 @@ my $tables = 0;
 
 $node->safe_psql(
 	'postgres', q(
--- From row 1,500 on, when the scan has joined the others, fall behind, and then
+-- From row 1,500 on, when the scan has taken its pace, fall behind, and then
 -- take at least this long for a row; at row 3,000 be busy for long, if so wanted, and
 -- say so by a lock.
 CREATE FUNCTION crawl(id integer, duration interval, stand interval DEFAULT NULL) RETURNS boolean

@@ -84,17 +84,18 @@ wait_for_others(ScanReader *reader, const ShareState *state)
 
 /*
  * Join the other scans.  The block that the scan gets next is "next", which is
- * "offset" blocks from the scan's start.
+ * "offset" blocks from the scan's start, and "ahead" blocks before the one
+ * that it asks for.
  */
 static void
-join_others(ScanReader *reader, BlockNumber next, int64 offset)
+join_others(ScanReader *reader, BlockNumber next, int64 offset, int64 ahead)
 {
 	HeapScanDesc scan = reader->scan;
 	MemoryContext oldcontext = MemoryContextSwitchTo(GetMemoryChunkContext(reader));
 
 	reader->share = share_join(scan->rs_base.rs_rd, scan->rs_nblocks,
 							   ring_options(reader->reader.ring)->window,
-							   scan->rs_base.rs_parallel != NULL, next, offset);
+							   scan->rs_base.rs_parallel != NULL, next, offset, ahead);
 	MemoryContextSwitchTo(oldcontext);
 	if (reader->share == NULL)
 		reader->blocks_to_step = PG_INT64_MAX;
@@ -116,19 +117,21 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 	Ring	   *ring = reader->reader.ring;
 	HeapScanDesc scan = reader->scan;
 	BlockNumber next = ring_next_to_get(ring);
+	int64		offset;
+	int64		ahead;
 	const ShareState *state;
 
 	reader->blocks_to_step = BLOCKS_PER_STEP;
 	if (next == InvalidBlockNumber)
 		next = block;
+	offset = blocks_between(start, next, scan->rs_nblocks);
+	ahead = blocks_between(next, block, scan->rs_nblocks);
 	if (reader->share == NULL)
 	{
-		join_others(reader, next, blocks_between(start, next, scan->rs_nblocks));
+		join_others(reader, next, offset, ahead);
 		return;
 	}
-	state = share_step(reader->share, block,
-					   blocks_between(start, next, scan->rs_nblocks),
-					   blocks_between(next, block, scan->rs_nblocks));
+	state = share_step(reader->share, block, offset, ahead);
 	if (unlikely(state->wait))
 		state = wait_for_others(reader, state);
 	ring_set_sharing(ring, state->shared, state->blocks_to_keep, state->scan_fell_behind);

@@ -21,8 +21,8 @@
  * Sharing must never cost more than it saves:
  *
  * A. A scan joins the other scans when it has asked for a number of blocks,
- *	  and only if nothing in its plan may stop it early (scan_sharing.c).  No
- *	  scan waits before it begins.
+ *	  and only if nothing above it in its process may stop it early
+ *	  (scan_sharing.c).  No scan waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
  * C. A scan waits for a slower scan only as long as the wait costs it less
@@ -45,17 +45,18 @@
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller
  *	  than a minimum, there are none.
- * H. Of the scans that ask for about the same block, one leads, and the others
- *	  follow: they wait until the leader has asked for the blocks that they are
- *	  about to ask for.  See below.
+ * H. In 18, if reads are asynchronous, one of the scans that ask for about the
+ *	  same block leads, and the others follow: they wait until the leader has
+ *	  asked for the blocks that they are about to ask for, but for no more than
+ *	  a tenth of their time.  See below.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on
  * counting when it wraps around at the relation's end.  So it is always clear
- * which scan is in front, and no two scans wait for each other, however small
- * the relation is.  (Scans that began before the relation grew wrap around a
- * little earlier.  Until they end, their positions are off by much less than a
- * window.)
+ * which scan is in front, however small the relation is.  (Scans that began
+ * before the relation grew wrap around a little earlier.  Until they end, their
+ * positions are off by much less than a window.)  No scan waits for one that
+ * it sees waiting, so no two scans wait for each other for long.
  *
  * Why scans follow a leader: in PostgreSQL 18, a stream that finds blocks in
  * shared_buffers looks less far ahead, by one block for each block found.  If
@@ -361,11 +362,12 @@ add_member(const RelFileLocator *locator, bool parallel)
  * nblocks: size of the relation.  window: number of blocks that this scan can
  * keep for other scans.  parallel: is this a process of a parallel scan?
  * block: the block that the scan gets next.  offset: number of blocks from the
- * scan's first block to "block".
+ * scan's first block to "block".  ahead: number of blocks from "block" to the
+ * one that the scan asks for now.
  */
 ShareScan *
 share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
-		   BlockNumber block, int64 offset)
+		   BlockNumber block, int64 offset, int64 ahead)
 {
 	ShareScan  *scan;
 	Member	   *member;
@@ -385,7 +387,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		member->joined_position = position;
 		member->proc = MyProcNumber;
 		pg_atomic_write_u64(&member->position, (uint64) position);
-		pg_atomic_write_u64(&member->asked, (uint64) position);
+		pg_atomic_write_u64(&member->asked, (uint64) (position + ahead));
 		pg_atomic_write_u32(&member->pace_ns, 0);
 		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->waits_elsewhere, 0);
@@ -401,7 +403,8 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	scan->rel = rel;
 	scan->window = window;
 	scan->first_offset = offset;
-	scan->position = scan->asked = position;
+	scan->position = position;
+	scan->asked = position + ahead;
 	cost_begin(&scan->cost, position);
 	return scan;
 }
@@ -556,7 +559,7 @@ look_at_others(ShareScan *scan)
 			continue;
 		ahead = asked_by(member) - scan->asked;
 		has_leader |= may_lead(member, scan, ahead);
-		finds_blocks |= ahead >= BLOCKS_PER_STEP;
+		finds_blocks |= ahead >= BLOCKS_PER_STEP && -behind <= MAX_BEHIND(window);
 		if (behind > slower_behind)
 		{
 			slower = member;
@@ -631,7 +634,7 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 
 /*
  * share_wait
- *		Wait for NAP_US, because share_step() has found that this pays, and
+ *		Wait for NAP_US, because share_step() has found that this may pay, and
  *		look at the other scans again.  Returns what the scan finds out: if
  *		"wait" is still set, call this again.  Raises an error if the query was
  *		cancelled.

@@ -33,7 +33,8 @@ typedef struct ShareState
 
 extern void sharing_attach(void);
 extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
-							 bool parallel, BlockNumber block, int64 offset);
+							 bool parallel, BlockNumber block, int64 offset,
+							 int64 ahead);
 extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,
 									int64 offset, int64 ahead);
 extern const ShareState *share_wait(ShareScan *scan);

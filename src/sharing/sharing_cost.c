@@ -29,8 +29,8 @@
  *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
  *	  whatever the storage is like.
  * D. A scan that follows a leader (sharing.c) can't tell how fast it would be
- *	  alone.  So it may wait for a tenth of its own time, but for no more than
- *	  MOST_SAVED_MS at once.
+ *	  alone.  So its waits for any scan may take a tenth of its own time, but
+ *	  no more than MOST_SAVED_MS in BLOCKS_PER_PACE blocks.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -72,7 +72,7 @@
  */
 #define MOST_SLOWER		1.1
 
-/* For at most this time a scan may wait for its leader at once. */
+/* See D above. */
 #define MOST_SAVED_MS	10
 
 /* Blocks over which a scan takes its pace. */
