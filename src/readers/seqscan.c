@@ -287,7 +287,8 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 		bool		again = was_given_up(scan);
 
 		if ((again && last_try) ||
-			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) || !decide(node, alone || again))
+			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) ||
+			!decide(node, alone || again))
 			return node_hand_back(ps, n);
 		if (again && !node_is_wrapped(ps, n))
 		{

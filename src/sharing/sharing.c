@@ -154,7 +154,6 @@ struct ShareScan
 	int64		first_offset;	/* blocks from the scan's start to where it
 								 * joined */
 	int64		position;
-	int64		asked;			/* position of the block that it asks for */
 	ShareState	state;			/* what it found when it last looked */
 	Member	   *last;			/* scan for which it keeps the most pages; or
 								 * NULL */
@@ -404,7 +403,6 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 	scan->window = window;
 	scan->first_offset = offset;
 	scan->position = position;
-	scan->asked = position + ahead;
 	cost_begin(&scan->cost, position);
 	return scan;
 }
@@ -494,14 +492,14 @@ may_wait_for(const ShareScan *scan, Member *member)
 
 /*
  * May the member, which is running and asks for the block that is "ahead"
- * blocks ahead of the one that this scan asks for, lead this scan?  Of two
- * scans that ask for about the same block, the one that comes later in the
- * array leads.  So two scans never wait for each other.
+ * blocks ahead of the one that "me" asks for, lead "me"?  Of two scans that
+ * ask for about the same block, the one that comes later in the array leads.
+ * So two scans never follow each other.
  */
 static inline bool
-may_lead(Member *member, const ShareScan *scan, int64 ahead)
+may_lead(Member *member, const Member *me, int64 ahead)
 {
-	return member > scan->member && i64abs(ahead) < BLOCKS_PER_STEP &&
+	return member > me && i64abs(ahead) < BLOCKS_PER_STEP &&
 		pg_atomic_read_u32(&member->waits_elsewhere) == 0;
 }
 
@@ -557,8 +555,8 @@ look_at_others(ShareScan *scan)
 		}
 		if (!runs || !may_wait_for(scan, member))
 			continue;
-		ahead = asked_by(member) - scan->asked;
-		has_leader |= may_lead(member, scan, ahead);
+		ahead = asked_by(member) - asked_by(me);
+		has_leader |= may_lead(member, me, ahead);
 		finds_blocks |= ahead >= BLOCKS_PER_STEP && -behind <= MAX_BEHIND(window);
 		if (behind > slower_behind)
 		{
@@ -614,9 +612,8 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 	if (scan->state.shared)
 		scan->state.blocks_to_keep += position - scan->position;
 	scan->position = position;
-	scan->asked = position + ahead;
 	pg_atomic_write_u64(&me->position, (uint64) position);
-	pg_atomic_write_u64(&me->asked, (uint64) scan->asked);
+	pg_atomic_write_u64(&me->asked, (uint64) (position + ahead));
 
 	/* No other scan?  If one joins just now, the next step finds it. */
 	if (&share->members[*(volatile int *) &me->next] == me)
