@@ -159,25 +159,6 @@ typedef uint32 compat_buf_state;
 #endif
 
 /*
- * How many reads may a stream over this relation have in progress at once?
- * In 17 the answer is 0, because all reads are synchronous there.
- * maintenance: is the stream for maintenance?
- */
-static inline int
-compat_reads_at_once(Relation rel pg_attribute_unused(),
-					 bool maintenance pg_attribute_unused())
-{
-#if PG_VERSION_NUM >= 180000
-	Oid			space = rel->rd_rel->reltablespace;
-
-	return maintenance ? get_tablespace_maintenance_io_concurrency(space) :
-		get_tablespace_io_concurrency(space);
-#else
-	return 0;
-#endif
-}
-
-/*
  * How many buffers may a stream over this relation look ahead, if no strategy
  * limits it?  maintenance: is the stream for maintenance?  The server allows
  * one read more than may be in progress at once, but no more buffers than this
@@ -186,17 +167,18 @@ compat_reads_at_once(Relation rel pg_attribute_unused(),
  * ahead farther is ignored.
  */
 static inline int
-compat_lookahead_limit(Relation rel, bool maintenance)
+compat_lookahead_limit(Relation rel pg_attribute_unused(),
+					   bool maintenance pg_attribute_unused())
 {
-	int64		limit = ((int64) compat_reads_at_once(rel, maintenance) + 1) * io_combine_limit;
-
 #if PG_VERSION_NUM >= 180000
-	limit = Min(limit, GetPinLimit());
+	Oid			space = rel->rd_rel->reltablespace;
+	int64		reads = maintenance ? get_tablespace_maintenance_io_concurrency(space) :
+		get_tablespace_io_concurrency(space);
+	int64		limit = Min((reads + 1) * io_combine_limit, GetPinLimit());
 #else
-	uint32		pins = (uint32) limit;
+	uint32		limit = io_combine_limit;
 
-	LimitAdditionalPins(&pins);
-	limit = pins;
+	LimitAdditionalPins(&limit);
 #endif
 	return (int) Max(1, Min(limit, PG_INT16_MAX));
 }

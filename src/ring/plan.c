@@ -20,9 +20,6 @@
  *		look-ahead + a read + a batch of pages whose WAL is flushed together
  *		+ headroom
  *
- *	   Its stream looks ahead no farther than is useful: see
- *	   useful_lookahead().
- *
  * max_ring limits the sizes of 3 and 5.  If max_ring leaves room, a ring that
  * sizes itself may grow farther: to keep blocks for other scans, if scans
  * share reads, and to hold more batches of dirty pages.
@@ -52,9 +49,6 @@
 
 /* The ring that we choose for TOAST values, which are read one by one. */
 #define TOAST_RING_KB	256
-
-/* If this number of reads is in progress, one more is of little use. */
-#define MANY_READS	8
 
 /*
  * plan_exclusion
@@ -177,24 +171,6 @@ first_buffers(void)
 }
 
 /*
- * How many buffers should the stream of a ring that sizes itself look ahead?
- * 0 means that the ring sets no such limit beyond its capacity.
- *
- * The server allows one read more than may be in progress at once, provided
- * that the backend may pin that many buffers.  If MANY_READS or more may be in
- * progress, the additional read is not worth its buffers.
- */
-static int
-useful_lookahead(Relation rel, bool maintenance)
-{
-	int			limit = compat_lookahead_limit(rel, maintenance);
-
-	if (limit <= MANY_READS * io_combine_limit)
-		return 0;
-	return Min(limit, compat_reads_at_once(rel, maintenance) * io_combine_limit);
-}
-
-/*
  * The size that a ring that sizes itself may grow to: room for look-ahead, for
  * one more read, and for a batch of dirty pages, so that nothing escapes even
  * if the scan dirties every page.  The result is at least the size of the
@@ -251,7 +227,6 @@ set_own_size(Relation rel, RingOptions *options)
 	options->capacity = options->base_capacity = cap_ring(most);
 	options->nbuffers = Min(first_buffers(), options->capacity);
 	options->source = options->capacity < most ? SOURCE_MAX_RING : SOURCE_CHOSEN;
-	options->max_ahead = useful_lookahead(rel, options->maintenance);
 }
 
 /*
@@ -601,7 +576,5 @@ plan_lookahead(Relation rel, const RingOptions *options)
 
 	if (options->nbuffers > 0)
 		limit = Min(limit, Max(1, options->capacity - headroom));
-	if (options->max_ahead > 0)
-		limit = Min(limit, options->max_ahead);
 	return limit;
 }

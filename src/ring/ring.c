@@ -34,7 +34,7 @@
  * pinned, so are those in the next slots.  The stream asks for the ring's size
  * only once, when it begins.  At that moment we set the strategy's size to the
  * number of buffers that look-ahead may pin: the ring's capacity minus the
- * headroom, but at most max_ahead, if that is set.
+ * headroom.
  *
  * When a scan ends, the buffers of its ring are lent to the session's next
  * ring (lend.c).
@@ -99,11 +99,7 @@ ring_require_server(void)
 static int
 pin_limit(const Ring *ring)
 {
-	int			limit = ring->options.capacity - ring->options.headroom;
-
-	if (ring->options.max_ahead > 0)
-		limit = Min(limit, ring->options.max_ahead);
-	return Max(1, limit);
+	return Max(1, ring->options.capacity - ring->options.headroom);
 }
 
 /*

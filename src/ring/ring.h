@@ -24,9 +24,6 @@ typedef struct RingOptions
 	int			capacity;		/* largest size; nbuffers if it is fixed */
 	int			base_capacity;	/* capacity without the window and without
 								 * additional room for dirty pages */
-	int			max_ahead;		/* maximum number of buffers to look ahead; 0:
-								 * only the server, and capacity minus
-								 * headroom, limit it */
 	int			window;			/* maximum number of blocks to keep for other
 								 * scans; part of capacity */
 	RingSource	source;			/* where the size came from */
