@@ -37,18 +37,16 @@
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
  *	  blocks is late; the others go on with the rest of the relation.
- * F. If the slower scan makes no progress while a scan waits for it, the
- *	  waiting scan assumes a pace that is slower than the published one: see
- *	  cost_note_wait().  So whatever has stopped the slower scan, the wait is
- *	  short, and there is at most one such wait in 256 blocks.
+ * F. All waits of a scan together take no more than a tenth of its own time,
+ *	  and no single wait takes more than about 10 ms (sharing_cost.c, D).  So
+ *	  whatever has stopped the slower scan, the wait is short.
  * G. All relations together have no more than one full window, so that scans
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller
  *	  than a minimum, there are none.
  * H. In 18, if reads are asynchronous, one of the scans that ask for about the
  *	  same block leads, and the others follow: they wait until the leader has
- *	  asked for the blocks that they are about to ask for, but for no more than
- *	  a tenth of their time.  See below.
+ *	  asked for the blocks that they are about to ask for.  See below.
  *
  * The positions are on a line, not on a circle.  A scan that joins computes
  * its position from its distance to the nearest other scan.  It goes on
@@ -74,7 +72,10 @@
  * are linked.  Joining and leaving take the lock in exclusive mode.  Every few
  * blocks a scan makes a step: it publishes its position, without the lock, and
  * looks at the other scans, with the lock in shared mode.  If the lock can't
- * be had at once, the scan does not look until its next step.
+ * be had at once, or if a process waits for it in exclusive mode, the scan does
+ * not look until its next step.  (The server grants a lock in shared mode even
+ * if a process waits for it in exclusive mode.  With a hundred scans that
+ * look, that process could wait for a long time.)
  *
  * The ideas are those of synchronized scans (syncscan.c) and of the thread
  * "Buffer cache is not scan resistant" on pgsql-hackers.
@@ -125,7 +126,9 @@ typedef struct Member
 	ProcNumber	lock_group;		/* the lock group's leader; if there is no
 								 * group, the same as proc */
 	bool		parallel;		/* one of the processes of a parallel scan */
-	/* the following change without the lock */
+	/* the following are read, and all but the first change, without the lock */
+	pg_atomic_uint32 shared;	/* has the relation other scans than this one
+								 * and its siblings? */
 	pg_atomic_uint64 position;	/* of the block that the scan gets next */
 	pg_atomic_uint64 asked;		/* position of the block that the scan asks
 								 * for */
@@ -139,6 +142,8 @@ typedef struct Member
 typedef struct SharingPart
 {
 	LWLock		lock;
+	pg_atomic_uint32 nwaiting;	/* processes that wait for the lock in
+								 * exclusive mode */
 	int			nmembers;
 	int			nused;			/* members with this index or a higher one are
 								 * not in use */
@@ -176,9 +181,11 @@ init_share(void *part)
 	SharingPart *new = part;
 
 	LWLockInitialize(&new->lock, shared_tranche());
+	pg_atomic_init_u32(&new->nwaiting, 0);
 	new->nmembers = members_wanted();
 	for (int i = 0; i < new->nmembers; i++)
 	{
+		pg_atomic_init_u32(&new->members[i].shared, 0);
 		pg_atomic_init_u64(&new->members[i].position, 0);
 		pg_atomic_init_u64(&new->members[i].asked, 0);
 		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
@@ -228,6 +235,15 @@ my_lock_group(void)
 }
 
 /* --- Joining and leaving --- */
+
+/* Acquire the lock in exclusive mode; scans that only look give way. */
+static void
+lock_members(void)
+{
+	pg_atomic_fetch_add_u32(&share->nwaiting, 1);
+	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	pg_atomic_fetch_sub_u32(&share->nwaiting, 1);
+}
 
 /*
  * Two scans have found the relation to be a and b blocks large.  Are these
@@ -300,16 +316,25 @@ is_sibling(const Member *a, const Member *b)
 }
 
 /*
- * Are there two scans of the member's relation?  All processes of the parallel
- * scans of one lock group count as one scan.
+ * A scan of the member's relation has joined or left.  Note in each member of
+ * the relation whether there are two scans now, where all processes of the
+ * parallel scans of one lock group count as one scan.  was_shared: were there
+ * two before?  The lock is held, in exclusive mode.
  */
-static bool
-is_shared(const Member *member)
+static void
+note_scans(Member *member, bool was_shared)
 {
-	for (int i = member->next; &share->members[i] != member; i = share->members[i].next)
-		if (!is_sibling(&share->members[i], member))
-			return true;
-	return false;
+	bool		shared = false;
+	int			i;
+
+	for (i = member->next; &share->members[i] != member; i = share->members[i].next)
+		shared |= !is_sibling(&share->members[i], member);
+	do
+	{
+		pg_atomic_write_u32(&share->members[i].shared, shared ? 1 : 0);
+		i = share->members[i].next;
+	} while (&share->members[i] != member);
+	share->nshared += (int) shared - (int) was_shared;
 }
 
 /*
@@ -339,15 +364,12 @@ add_member(const RelFileLocator *locator, bool parallel)
 	new->parallel = parallel;
 	new->lock_group = my_lock_group();
 	new->next = new - share->members;
-	if (other)
+	if (other != NULL)
 	{
-		bool		was_shared = is_shared(other);
-
 		new->next = other->next;
 		other->next = new - share->members;
-		if (!was_shared && is_shared(new))
-			share->nshared++;
 	}
+	note_scans(new, other != NULL && pg_atomic_read_u32(&other->shared) != 0);
 	return new;
 }
 
@@ -376,7 +398,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		return NULL;
 	scan = palloc0(sizeof(ShareScan));
 
-	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
+	lock_members();
 	position = position_for(&rel->rd_locator, nblocks, window, block);
 	member = add_member(&rel->rd_locator, parallel);
 	if (member != NULL)
@@ -418,17 +440,14 @@ share_leave(ShareScan *scan)
 	Member	   *me = scan->member;
 	int			index = me - share->members;
 	int			i;
-	bool		was_shared;
 
-	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
-	was_shared = is_shared(me);
+	lock_members();
 	i = me->next;				/* read under the lock: the next member may
 								 * leave, too */
 	while (share->members[i].next != index)
 		i = share->members[i].next;
 	share->members[i].next = me->next;
-	if (was_shared && !is_shared(&share->members[i]))
-		share->nshared--;
+	note_scans(&share->members[i], pg_atomic_read_u32(&me->shared) != 0);
 	memset(&me->locator, 0, sizeof(RelFileLocator));
 	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
 		share->nused--;
@@ -523,6 +542,8 @@ look_at_others(ShareScan *scan)
 	int64		slower_behind = 0;
 	bool		has_leader = false;
 	bool		finds_blocks = false;
+	bool		follows;
+	bool		too_far;
 
 	if (window < MIN_SHARE_WINDOW)
 	{
@@ -567,12 +588,11 @@ look_at_others(ShareScan *scan)
 
 	scan->last = last;
 	scan->state.blocks_to_keep = last_behind;
-	scan->state.wait = (has_leader && !finds_blocks &&
-						compat_found_blocks_end_look_ahead() &&
-						cost_may_follow(&scan->cost)) ||
-		(slower != NULL && slower_behind > MAX_APART(window) &&
-		 cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
-						pg_atomic_read_u32(&slower->pace_ns)));
+	follows = has_leader && !finds_blocks && compat_found_blocks_end_look_ahead();
+	too_far = slower != NULL && slower_behind > MAX_APART(window) &&
+		cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
+					   pg_atomic_read_u32(&slower->pace_ns));
+	scan->state.wait = (follows || too_far) && cost_may_wait(&scan->cost);
 }
 
 /*
@@ -587,7 +607,8 @@ try_to_look(ShareScan *scan)
 		keep_nothing(scan);
 		return;
 	}
-	if (!LWLockConditionalAcquire(&share->lock, LW_SHARED))
+	if (pg_atomic_read_u32(&share->nwaiting) > 0 ||
+		!LWLockConditionalAcquire(&share->lock, LW_SHARED))
 		return;
 	look_at_others(scan);
 	LWLockRelease(&share->lock);
@@ -608,7 +629,6 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 	uint32		pace;
 
 	scan->state.scan_fell_behind = scan->state.wait = false;
-	scan->cost.waited_since_step_ms = 0;
 	if (scan->state.shared)
 		scan->state.blocks_to_keep += position - scan->position;
 	scan->position = position;
@@ -616,7 +636,7 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 	pg_atomic_write_u64(&me->asked, (uint64) (position + ahead));
 
 	/* No other scan?  If one joins just now, the next step finds it. */
-	if (&share->members[*(volatile int *) &me->next] == me)
+	if (pg_atomic_read_u32(&me->shared) == 0)
 	{
 		keep_nothing(scan);
 		return &scan->state;

@@ -28,9 +28,11 @@
  *	  storage from other storage.  So a scan waits only if r is no more than
  *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
  *	  whatever the storage is like.
- * D. A scan that follows a leader (sharing.c) can't tell how fast it would be
- *	  alone.  So its waits for any scan may take a tenth of its own time, but
- *	  no more than MOST_SAVED_MS in BLOCKS_PER_PACE blocks.
+ * D. C relies on paces that may have changed, and a scan that follows a leader
+ *	  (sharing.c) can't tell how fast it would be alone.  So all waits of a
+ *	  scan together may take a tenth of its own time.  What it has not used of
+ *	  that, it saves for later, but no more than MOST_SAVED_MS.  A measured
+ *	  read is a wait, too.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -78,19 +80,6 @@
 /* Blocks over which a scan takes its pace. */
 #define BLOCKS_PER_PACE	256
 
-/*
- * If a scan was not too far in front at its last step, it is now too far by at
- * most BLOCKS_PER_WAIT blocks (two steps).  Its wait ends when the slower scan
- * has read these.  So if the scan has waited for a time t, the slower scan
- * takes at least t / BLOCKS_PER_WAIT for a block: see cost_note_wait().  If
- * the scan was already farther in front, this makes the slower scan look
- * slower than it is, and the wait ends too soon.  A wait of LONG_WAIT_MS or
- * less says nothing about the slower scan: its process may just have had no
- * processor.
- */
-#define BLOCKS_PER_WAIT	(2 * BLOCKS_PER_STEP)
-#define LONG_WAIT_MS	10
-
 /* The time that this process has had a processor. */
 static double
 cpu_milliseconds(void)
@@ -108,6 +97,16 @@ static double
 own_milliseconds(const ScanCost *cost)
 {
 	return milliseconds_since(cost->began) - cost->waited_ms;
+}
+
+/* How long may the scan wait now, in ms?  See D above. */
+static double
+time_to_wait(const ScanCost *cost)
+{
+	double		own = own_milliseconds(cost) - cost->pace_taken_ms;
+	double		waited = cost->waited_ms - cost->waited_ms_at_pace;
+
+	return Min(cost->saved_ms + own / 10, MOST_SAVED_MS) - waited;
 }
 
 /*
@@ -129,26 +128,31 @@ cost_begin(ScanCost *cost, int64 position)
  *		about to read, and see how long that takes.
  *
  * The read does not go through shared buffers.  So the read is not counted,
- * and if the page changes meanwhile, that does no harm.
+ * and if the page changes meanwhile, that does no harm.  The first measured
+ * reads do not use up the time of D above: otherwise, where reads take long,
+ * the scan could not wait when that helps most.
  */
 void
 cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 {
 	static PGIOAlignedBlock page;
+	bool		is_first = cost->nprobes < PROBES_AT_FIRST;
 	instr_time	start;
-	instr_time	end;
+	double		took_ms;
 
-	if (--cost->steps_to_probe > 0)
+	if (--cost->steps_to_probe > 0 || (!is_first && !cost_may_wait(cost)))
 		return;
 
 	compat_submit_staged();
 	INSTR_TIME_SET_CURRENT(start);
 	smgrread(RelationGetSmgr(rel), MAIN_FORKNUM, block, page.data);
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, start);
+	took_ms = milliseconds_since(start);
 	cost->costly = (uint8) (cost->costly << 1) |
-		(INSTR_TIME_GET_MICROSEC(end) >= READ_COSTS_US ? 1 : 0);
+		(took_ms * 1000 >= READ_COSTS_US ? 1 : 0);
 
+	cost_note_wait(cost, took_ms);
+	if (is_first)
+		cost->waited_ms_at_pace += took_ms;
 	if (++cost->nprobes >= PROBES_AT_FIRST)
 		cost->steps_to_probe = cost_of_reads_counts(cost) ?
 			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
@@ -162,16 +166,6 @@ bool
 cost_of_reads_counts(const ScanCost *cost)
 {
 	return pg_number_of_ones[cost->costly] >= COSTLY_READS;
-}
-
-/* How long the scan may wait for its leader now, in ms. */
-static double
-time_to_follow(const ScanCost *cost)
-{
-	double		own = own_milliseconds(cost) - cost->pace_taken_ms;
-	double		waited = cost->waited_ms - cost->waited_ms_at_pace;
-
-	return Min(cost->saved_ms + own / 10, MOST_SAVED_MS) - waited;
 }
 
 /*
@@ -192,10 +186,9 @@ cost_take_pace(ScanCost *cost, int64 position)
 	now_ms = own_milliseconds(cost);
 	pace = (now_ms - cost->pace_taken_ms) * 1e6 / blocks;
 	cost->pace_position = position;
-	cost->saved_ms = time_to_follow(cost);
+	cost->saved_ms = time_to_wait(cost);
 	cost->pace_taken_ms = now_ms;
 	cost->waited_ms_at_pace = cost->waited_ms;
-	cost->pace_while_waiting = 0;
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
 
@@ -222,35 +215,28 @@ cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)
 
 	if (my_pace == 0 || its_pace == 0)
 		return false;
-	r = (double) Max(its_pace, cost->pace_while_waiting) / my_pace;
+	r = (double) its_pace / my_pace;
 	return r <= MOST_SLOWER && r * (r - 1) <= part_without_cpu(cost);
 }
 
 /*
- * cost_may_follow
- *		May the scan wait for its leader?  See D above.
+ * cost_may_wait
+ *		Is there any time left that the scan may wait?  See D above.
  */
 bool
-cost_may_follow(const ScanCost *cost)
+cost_may_wait(const ScanCost *cost)
 {
-	return time_to_follow(cost) > 0;
+	return time_to_wait(cost) > 0;
 }
 
 /*
  * cost_note_wait
- *		The scan has waited for another scan for this time, in ms.
- *
- * Scans take their pace only every BLOCKS_PER_PACE blocks.  If the slower scan
- * has become even slower since then, or stands still, a long wait shows that.
+ *		The scan has waited for this time, in ms.
  */
 void
 cost_note_wait(ScanCost *cost, double waited_ms)
 {
 	cost->waited_ms += waited_ms;
-	cost->waited_since_step_ms += waited_ms;
-	if (cost->waited_since_step_ms > LONG_WAIT_MS)
-		cost->pace_while_waiting = (uint32) Min(cost->waited_since_step_ms * 1e6 / BLOCKS_PER_WAIT,
-												PG_UINT32_MAX);
 }
 
 /*

@@ -27,18 +27,13 @@ typedef struct ScanCost
 	instr_time	paused;			/* when its present pause began; or zero */
 	double		cpu_ms_at_start;	/* CPU time of the process when the scan
 									 * joined others */
-	double		waited_ms;		/* time that it waited for other scans */
-	double		waited_since_step_ms;	/* part of waited_ms, since its last
-										 * step */
-	uint32		pace_while_waiting; /* pace of the slower scan in a long wait,
-									 * in ns for a block; reset to 0 when this
-									 * scan takes its own pace again */
+	double		waited_ms;		/* time that it waited for other scans and for
+								 * measured reads */
 	int64		pace_position;	/* position where its pace was last taken */
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
 	double		waited_ms_at_pace;	/* waited_ms at that time */
-	double		saved_ms;		/* time that it could still wait for leaders
-								 * then */
+	double		saved_ms;		/* time that it could still wait then */
 } ScanCost;
 
 extern void cost_begin(ScanCost *cost, int64 position);
@@ -46,7 +41,7 @@ extern void cost_probe(ScanCost *cost, Relation rel, BlockNumber block);
 extern bool cost_of_reads_counts(const ScanCost *cost);
 extern uint32 cost_take_pace(ScanCost *cost, int64 position);
 extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
-extern bool cost_may_follow(const ScanCost *cost);
+extern bool cost_may_wait(const ScanCost *cost);
 extern void cost_note_wait(ScanCost *cost, double waited_ms);
 extern void cost_pause(ScanCost *cost, bool paused);
 
