@@ -12,8 +12,9 @@
 #   limit    SELECT id FROM big LIMIT 1
 #   exists   SELECT EXISTS (SELECT 1 FROM big)
 #   dml      a DELETE of every thousandth row, rolled back
-# The case makes the table big, and calls `calibrate` before it asks for a slower one. Below that stand what is measured
-# so, and how two sides, ours and stock, take turns and are judged: $SIDES, $ROUNDS, $AGAIN.
+# The case makes the table `big`, and calls `calibrate` before it asks for company that is slower. Further down are the
+# statements that are measured beside the company, and the code by which two sides, ours and stock, take turns and are
+# judged: $SIDES, $ROUNDS, $AGAIN.
 # shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034,SC2153
 
 COMPANY=()                      # the processes that are clients

@@ -1,10 +1,10 @@
 # bench/lib.sh - what the measurements share; sourced, never run.
 #
-# The idea: a case compares contenders in one run, alternating, so that what else the machine does falls on all; every
-# single run is recorded as a line of a CSV file, and everything else is computed from that: it prints each contender
-# with median and range, and one line for each figure it is about: PASS or MISS. It runs on a private copy of a release
-# server, in a throwaway cluster, like the scripts in dev/. dev/bench keeps the CSV file and what a case prints, and
-# writes the pages in docs/benchmarks from these.
+# The idea: a case compares contenders in one run. They alternate, so that whatever else the machine does falls on all
+# of them. Each single run is recorded as a line of a CSV file, and everything else is computed from that file. The case
+# prints each contender with its median and range, and PASS or MISS for each of its figures. It runs on a private copy
+# of a release server, in a throwaway cluster, like the scripts in dev/. dev/bench keeps the CSV file and what a case
+# prints, and writes the pages in docs/benchmarks from these.
 # shellcheck shell=bash source-path=SCRIPTDIR disable=SC2034
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../dev/fetch.sh"

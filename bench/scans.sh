@@ -2,8 +2,8 @@
 #
 # The idea: each scan is a session of its own; all gather behind a lock, so that they begin at the same moment, after a
 # restart, with an empty pool. What they read together is what pg_stat_io has counted meanwhile: what was read, not what
-# was looked for. The case makes the table big, of $ROWS rows and $PAGES pages, and the tables quarter1 to quarter4 if it
-# has them scanned, and says in OPTIONS what each contender's sessions are given.
+# was looked for. The case makes the table `big`, with $ROWS rows and $PAGES pages, and, if it scans them, the tables
+# `quarter1` to `quarter4`. In OPTIONS it says which options the sessions of each contender get.
 #
 # They begin and go in one of these ways:
 #   once       at the same time

@@ -3,8 +3,8 @@
  *
  * Every read of a relation's file sleeps for as many microseconds as the
  * environment's SLOW_READ_US says before it is done.  Reads sleep side by
- * side, as they do in storage that is far away: whoever reads in several
- * processes waits once.  Only large files below base/ are slow, so that a
+ * side, as they do in storage that is far away: several processes that read
+ * at once wait once.  Only large files below base/ are slow, so that a
  * server starts and finds its catalogs as ever.  A read that goes past
  * these functions (io_uring's) is not slowed.
  */

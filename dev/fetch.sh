@@ -119,7 +119,7 @@ missing_packages() {
 	done
 }
 
-# install_packages NAME...: one of us at a time; whoever else installs something is waited for.
+# install_packages NAME...: one of us at a time; if another program is installing something, wait for that.
 install_packages() {
 	local apt=(apt-get -qy -o DPkg::Lock::Timeout=300)
 	mkdir -p "$(cache_dir)" &&

@@ -134,7 +134,7 @@ temp_folder() {
 	fi
 }
 
-# Every cluster that runs below the temporary folder is ours, whoever started it: pg_regress, a TAP test, this script.
+# Every cluster that runs below the temporary folder is ours, be it of pg_regress, a TAP test or this script.
 stop_clusters() {
 	local pidfile pid
 	find "$WORK" -name postmaster.pid -type f 2>/dev/null | while read -r pidfile; do

@@ -2,9 +2,9 @@
 --
 --	psql -X -q -f dev/reference.sql app > docs/reference.md
 --
--- What it says of parameters, functions, views and columns is what they say of themselves. Arguments of functions cannot
--- have comments: what they are is said here, and so it is for columns of functions without a view. It fails if one is
--- missing, or is there in vain; t/025_reference.pl checks that the page is the current one.
+-- What it says of parameters, functions, views and columns is what their own comments say. Arguments of functions, and
+-- columns of functions without a view, cannot have comments, so they are described here. The script fails if such a
+-- description is missing, or describes nothing that exists; t/025_reference.pl checks that the page is the current one.
 \set ECHO none
 \pset format unaligned
 \pset tuples_only on

@@ -51,7 +51,7 @@ typedef enum RingSource
  *	released		buffers that held a page and were let go because the ring
  *					shrank
  *	blks_shared		blocks found in shared buffers while scans shared reads
- *	share_waits		times that the scan waited for a slower scan
+ *	share_waits		times that the scan waited for another scan
  *	share_wait_us	time of these waits
  */
 #define RING_COUNTS(COUNT, TIME) \

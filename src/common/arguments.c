@@ -78,9 +78,9 @@ args_parse_size(const char *name, const char *value, int unit)
 
 /*
  * args_parse_choice
- *		Which of these choices, of which the last has no name, does "value"
- *		name?  name: name of the argument.  Raises an error (22023) if it names
- *		none.
+ *		Returns the number of the choice that "value" names.  Raises an error
+ *		(22023) if it names none.  name: name of the argument.  The last
+ *		element of choices has no name.
  */
 int
 args_parse_choice(const char *name, const char *value,

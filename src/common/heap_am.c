@@ -59,7 +59,7 @@ struct HeapAmSwap
 	dlist_node	node;
 	Relation	rel;
 	Oid			relid;
-	ScanBegunMtd scan_begun;	/* a catch of a scan: called with that scan */
+	ScanBegunMtd on_scan;		/* a catch of a scan: called with that scan */
 	Portal		portal;			/* a catch of a scan: portal that must be
 								 * active when the scan begins */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: called with
@@ -162,7 +162,7 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 {
 	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	HeapAmSwap *hold = find_swap(&holds, rel);
-	ScanBegunMtd begun = is_caught(swap, flags) ? swap->scan_begun : NULL;
+	ScanBegunMtd begun = is_caught(swap, flags) ? swap->on_scan : NULL;
 	TableScanDesc scan;
 
 	if (hold != NULL)
@@ -378,7 +378,7 @@ heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
 
 	if (swap == NULL)
 		return;
-	swap->scan_begun = begun;
+	swap->on_scan = begun;
 	swap->portal = ActivePortal;
 }
 
@@ -443,7 +443,7 @@ heap_am_drop_scan_catches(void)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
-		if (swap->scan_begun != NULL)
+		if (swap->on_scan != NULL)
 			drop_catch(swap);
 	}
 }

@@ -40,12 +40,12 @@ relations_database(Oid relid)
 }
 
 /*
- * relations_open
+ * relations_open_existing
  *		Open a relation with this lock.  If there is no such relation, raises
  *		an error that a user understands (42P01).
  */
 Relation
-relations_open(Oid relid, LOCKMODE lockmode)
+relations_open_existing(Oid relid, LOCKMODE lockmode)
 {
 	Relation	rel = try_relation_open(relid, lockmode);
 
@@ -62,7 +62,7 @@ relations_open(Oid relid, LOCKMODE lockmode)
  *		it.  If the relation is an index, the privileges on its table decide,
  *		and the table is locked first, as elsewhere in the server.  Raises an
  *		error if there is no such relation (42P01), or if the user may not read
- *		it (42501).  relations_close() closes it.
+ *		it (42501).  relations_close_read() closes it.
  */
 void
 relations_open_to_read(OpenRelation *open, Oid relid)
@@ -79,7 +79,7 @@ relations_open_to_read(OpenRelation *open, Oid relid)
 			LockRelationOid(table, AccessShareLock);
 	}
 
-	open->rel = relations_open(relid, AccessShareLock);
+	open->rel = relations_open_existing(relid, AccessShareLock);
 
 	/* Was the index replaced by another one before we had the lock? */
 	if (table != relid &&
@@ -268,7 +268,7 @@ relations_is_leaf(Oid relid, bool tell)
 List *
 relations_leaves(Oid relid, const char *function, bool shared)
 {
-	Relation	rel = relations_open(relid, AccessShareLock);
+	Relation	rel = relations_open_existing(relid, AccessShareLock);
 	char		relkind = rel->rd_rel->relkind;
 	List	   *leaves = NIL;
 
@@ -317,11 +317,11 @@ relations_notice_children(Relation rel, const char *function)
 }
 
 /*
- * relations_close
+ * relations_close_read
  *		Close the relation, and release the locks that were taken for it.
  */
 void
-relations_close(OpenRelation *open)
+relations_close_read(OpenRelation *open)
 {
 	relation_close(open->rel, AccessShareLock);
 	if (OidIsValid(open->locked_table))

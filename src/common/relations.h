@@ -24,7 +24,7 @@ typedef struct OpenRelation
 } OpenRelation;
 
 extern Oid	relations_database(Oid relid);
-extern Relation relations_open(Oid relid, LOCKMODE lockmode);
+extern Relation relations_open_existing(Oid relid, LOCKMODE lockmode);
 extern void relations_open_to_read(OpenRelation *open, Oid relid);
 extern bool relations_try_open(OpenRelation *open, Oid relid, Oid table);
 extern bool relations_absent(Relation rel);
@@ -34,6 +34,6 @@ extern void relations_check_storage(Relation rel, ForkNumber forknum, bool ring)
 extern bool relations_is_leaf(Oid relid, bool tell);
 extern List *relations_leaves(Oid relid, const char *function, bool shared);
 extern void relations_notice_children(Relation rel, const char *function);
-extern void relations_close(OpenRelation *open);
+extern void relations_close_read(OpenRelation *open);
 
 #endif							/* RINGCTL_RELATIONS_H */

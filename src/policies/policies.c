@@ -102,9 +102,10 @@ typedef struct Found
 static found_hash *found = NULL;
 
 /*
- * Does this session know that there is a label of ours in this database, or
- * that there is none?  labels_some is never reset: when the last label has
- * gone, the session searches in vain, which does no harm.
+ * labels_some: does this session know that there is a label of ours in this
+ * database?  labels_none: does it know that there is none?  labels_some is
+ * never reset: when the last label has gone, the session searches in vain,
+ * which does no harm.
  */
 static bool labels_some = false;
 bool		labels_none = false;
@@ -330,9 +331,9 @@ search_policy(Oid relid, int generation, RelationPolicy *policy)
  * to the relation whose policy is wanted.
  *
  * If a line of ancestors is too long, or too long for the stack, the search
- * ends: the other lines are not searched.  (Otherwise, as nothing on that line
- * can be remembered, all lines that lead to it would be searched, and that may
- * be 2^100.)
+ * ends: the other lines are not searched.  (Nothing on the long line can be
+ * remembered.  Without this rule, each line that leads to it would be
+ * searched, and there may be 2^100 of these lines.)
  */
 static bool
 find_policy(Oid relid, int generation, RelationPolicy *policy)
@@ -468,7 +469,7 @@ labels_set(Oid relid, const char *label, bool missing_ok)
 	 */
 	check_owner(relid);
 	rel = missing_ok ? try_relation_open(relid, ShareUpdateExclusiveLock) :
-		relations_open(relid, ShareUpdateExclusiveLock);
+		relations_open_existing(relid, ShareUpdateExclusiveLock);
 	if (rel == NULL)
 		return false;
 	check_owner(relid);

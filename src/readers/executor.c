@@ -92,7 +92,7 @@ static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 
 /* The index of the node's line in node_readers; -1 if there is none. */
 static int
-node_reader(const PlanState *ps)
+reader_index(const PlanState *ps)
 {
 	for (int i = 0; i < (int) lengthof(node_readers); i++)
 		if (nodeTag(ps) == node_readers[i].tag)
@@ -119,7 +119,7 @@ executor_is_index_scan(const PlanState *ps)
 bool
 executor_has_reader(const PlanState *ps)
 {
-	int			reader = node_reader(ps);
+	int			reader = reader_index(ps);
 
 	return reader >= 0 && node_readers[reader].exclusion != NULL &&
 		(!executor_is_index_scan(ps) || indexscan_may_be_taken(ps));
@@ -134,7 +134,7 @@ BlockNumber
 executor_expected_blocks(const PlanState *ps)
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(((const ScanState *) ps)->ss_currentRelation);
-	ExpectedBlocksMtd expected_blocks = node_readers[node_reader(ps)].expected_blocks;
+	ExpectedBlocksMtd expected_blocks = node_readers[reader_index(ps)].expected_blocks;
 
 	return expected_blocks ? expected_blocks(ps, nblocks) : nblocks;
 }
@@ -156,9 +156,9 @@ typedef struct Walk
 	const List *subplans;		/* roots of all walks but the first one */
 	const LimitState *limit;	/* LIMIT that gets the rows of the node that
 								 * is visited next; or NULL */
-	bool		may_stop;		/* may a node above the node that is visited
-								 * next stop it before it has returned all
-								 * rows? */
+	bool		may_stop;		/* may the node that is visited next be
+								 * stopped, by a node above it, before it has
+								 * returned all rows? */
 } Walk;
 
 /*
@@ -180,7 +180,7 @@ reads_all_first(const Agg *agg)
 	return agg->aggstrategy == AGG_PLAIN || agg->aggstrategy == AGG_HASHED;
 }
 
-/* Does the nested loop need only one row of its inner node at a time? */
+/* Is ps a nested loop that needs only one row of its inner node at a time? */
 static inline bool
 needs_one_row(const PlanState *ps)
 {
@@ -272,7 +272,7 @@ take_nodes(PlanState *ps, Walk *walk)
 {
 	const LimitState *limit = walk->limit;
 	bool		may_stop = walk->may_stop;
-	int			reader = node_reader(ps);
+	int			reader = reader_index(ps);
 
 	if (reader >= 0 &&
 		(node_readers[reader].exclusion == NULL ||

@@ -103,8 +103,8 @@ typedef struct IndexFetch
 	bool		reads_ahead;	/* false: it only reads through a ring */
 	int64		fetches;		/* tuples fetched in this pass, including this
 								 * one */
-	int64		misses;			/* pages read in this pass, ahead or not, or
-								 * since they were counted anew (B, D) */
+	int64		misses;			/* pages that were read in this pass, ahead or
+								 * not; set to 0 in the cases of B and D */
 	ScanReader *reader;			/* NULL until a pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;

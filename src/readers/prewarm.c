@@ -424,6 +424,6 @@ pg_ringctl_prewarm(PG_FUNCTION_ARGS)
 	get_job(&job, fcinfo);
 
 	elapsed_time = progress_run(COMMAND_PREWARM, PG_GETARG_OID(0), read_job, &job);
-	relations_close(&job.open);
+	relations_close_read(&job.open);
 	return make_result(tupdesc, job.mode, &job.result, elapsed_time);
 }

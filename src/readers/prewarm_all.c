@@ -62,7 +62,7 @@ get_parts(Oid relid, const List *kinds, PrewarmOptions *options)
 	relations_check_buffers(open.rel, options->ring_kb > 0);
 	prewarm_adapt_options(options, open.rel);
 	parts = parts_list(open.rel, kinds);
-	relations_close(&open);
+	relations_close_read(&open);
 	return parts;
 }
 
@@ -92,7 +92,7 @@ measure_parts(const List *parts, int ring_kb)
 			size.blocks += nblocks;
 			size.have_to_fit += prewarm_blocks_to_fit(open.rel, ring_kb, nblocks);
 			size.largest = Max(size.largest, nblocks);
-			relations_close(&open);
+			relations_close_read(&open);
 		}
 	}
 	return size;
@@ -140,7 +140,7 @@ read_part(ParallelPrewarm *parallel, FitBudget *fit, const Part *part, int ring_
 	prewarm_read(parallel, fit, ring_kb, open.rel, MAIN_FORKNUM, 0, nblocks, &result);
 	put_part(rsinfo, part, &result, nblocks > 0 && result.blocks == 0,
 			 milliseconds_since(start));
-	relations_close(&open);
+	relations_close_read(&open);
 }
 
 /* What is to be read, and where the rows go. */

@@ -275,6 +275,6 @@ pg_ringctl_prewarm_blocks(PG_FUNCTION_ARGS)
 
 	elapsed_time = progress_run(COMMAND_PREWARM_BLOCKS, PG_GETARG_OID(0),
 								buffer_blocks, &job);
-	relations_close(&job.open);
+	relations_close_read(&job.open);
 	return make_result(tupdesc, &job.result, job.seek_distance, elapsed_time);
 }

@@ -36,8 +36,8 @@
 #include "utils/timestamp.h"
 
 /*
- * When a reader begins, at most this number of readers are asked to lend their
- * rings.
+ * When a reader or a pass begins, at most this number of readers are asked to
+ * lend their rings.
  */
 #define MAX_LOOKED_AT			4
 
@@ -265,9 +265,10 @@ reader_failed(Datum res)
  *		Note whether the reader may lend its ring soon: its stream has asked
  *		for all blocks, or it has no page pinned between its fetches (toast.c).
  *
- * When the session's next reader, or its next pass, begins, lend() of this
- * reader is called, if it is one of the newest MAX_LOOKED_AT.  If the ring can
- * be lent now, lend() lends it (ring_lend()) and calls this function again.
+ * When the session begins another reader, or a reader begins another pass,
+ * lend() of this reader is called, if this reader is one of the newest
+ * MAX_LOOKED_AT.  If the ring can be lent now, lend() lends it (ring_lend())
+ * and calls this function again.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
@@ -280,7 +281,8 @@ reader_may_lend(Reader *reader, bool may_lend)
 
 /*
  * reader_lend_finished
- *		A reader is about to begin: let the readers that can lend their rings
+ *		A reader or a pass is about to begin, or the server is about to read
+ *		the first blocks of a scan: let the readers that can lend their rings
  *		do so.
  *
  * Only the newest MAX_LOOKED_AT readers are asked.  If a query scans one

@@ -43,8 +43,8 @@ typedef struct ScanReader
 	HeapScanDesc scan;			/* NULL: this is an index scan */
 	EnabledMark enabled;
 	PassState	pass;
-	int			first_blocks;	/* blocks of this pass that the server has
-								 * read */
+	int			blocks_of_server;	/* blocks of this pass that the server has
+									 * read */
 	BlockNumber expected;		/* blocks that a pass is expected to read, if
 								 * the scan descriptor does not say; else 0 */
 	BlockNumber reported;		/* the position reported last: see

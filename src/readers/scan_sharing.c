@@ -74,7 +74,7 @@ wait_for_others(ScanReader *reader, const ShareState *state)
 		instr_time	end;
 
 		INSTR_TIME_SET_CURRENT(began);
-		state = share_wait(reader->share);
+		state = share_nap(reader->share);
 		INSTR_TIME_SET_CURRENT(end);
 		INSTR_TIME_SUBTRACT(end, began);
 		ring_add_wait_time(reader->reader.ring, INSTR_TIME_GET_MICROSEC(end));

@@ -139,9 +139,9 @@ static BlockNumber
 first_block(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
-	int			nread = reader->first_blocks;
+	int			nread = reader->blocks_of_server;
 
-	reader->first_blocks = 0;
+	reader->blocks_of_server = 0;
 	if (nread == 0)
 		return initial_block(scan);
 	scan->rs_prefetch_block = ((uint64) scan->rs_startblock + nread - 1) % scan->rs_nblocks;
@@ -236,7 +236,7 @@ scan_set_ring_stream(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 	int			flags = STREAM_FLAGS |
-		(reader->first_blocks > 0 ? READ_STREAM_FULL : 0);
+		(reader->blocks_of_server > 0 ? READ_STREAM_FULL : 0);
 
 	scan_set_stream(scan, ring_begin_stream(reader->reader.ring, flags,
 											scan->rs_base.rs_rd, MAIN_FORKNUM,

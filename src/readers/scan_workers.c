@@ -82,11 +82,11 @@ note_parallel_query(EState *estate)
 	return query;
 }
 
-typedef struct RingWalk
+typedef struct SubplanWalk
 {
 	const List *subplans;		/* of the whole query */
 	List	   *seen;			/* those that were walked */
-} RingWalk;
+} SubplanWalk;
 
 /*
  * Is there a taken scan at or below ps that would get a ring if it began to
@@ -98,7 +98,7 @@ typedef struct RingWalk
 static bool
 has_ring_below(PlanState *ps, void *context)
 {
-	RingWalk   *walk = context;
+	SubplanWalk *walk = context;
 
 	if (list_member_ptr(walk->subplans, ps))
 	{
@@ -122,7 +122,7 @@ has_ring_below(PlanState *ps, void *context)
 static bool
 gather_has_ring(PlanState *ps)
 {
-	RingWalk	walk = {ps->state->es_subplanstates, NIL};
+	SubplanWalk walk = {ps->state->es_subplanstates, NIL};
 	bool		has_ring = has_ring_below(outerPlanState(ps), &walk);
 
 	list_free(walk.seen);

@@ -145,7 +145,7 @@ attach_ring(SeqScanState *node, RingOptions *options, bool alone)
 	if (has_limit(scan))
 		take_over_first_blocks(reader);
 	if (after_first_blocks)
-		reader->first_blocks = FIRST_BLOCKS;
+		reader->blocks_of_server = FIRST_BLOCKS;
 	scan->rs_numblocks = InvalidBlockNumber;
 	if (in_first_blocks)
 	{

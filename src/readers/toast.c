@@ -21,9 +21,10 @@
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
  * after their row was read.  A reader reads its first blocks without a ring:
- * leave_first (plan_for_toast()), less what the query's other readers had
- * left when it began.  The readers of a utility command have rings from the
- * beginning, because a command is seldom repeated.
+ * leave_first (plan_for_toast()), less the number of blocks that the query's
+ * other readers of TOAST tables had left when this reader began.  The readers
+ * of a utility command have rings from the beginning, because a command is
+ * seldom repeated.
  *
  * Between the fetches of two values a reader has no page pinned.  So when
  * another reader of the session begins, a reader of values lends its ring, and
@@ -324,9 +325,9 @@ look_at_size(Oid toastid)
 /*
  * The size of a TOAST table, as the session has seen it.
  *
- * A query of many partitions sees all their TOAST tables at the same time.
- * looks begins with different values, so that it does not come to all of them
- * again at the same time.
+ * A query of many partitions looks at the sizes of all their TOAST tables.  If
+ * "looks" began with the same value for each of them, one query would have to
+ * read all these sizes anew.  So it begins with a value computed from the OID.
  */
 static BlockNumber
 known_size(Oid toastid)

@@ -13,7 +13,7 @@
  *	    |									|
  *	    |							heap_am_catch_scan(t)
  *	    |									|
- *	    |							scan begins: scan_begun() attaches a reader
+ *	    |							scan begins: begin_caught_scan()
  *	    v
  *	  the command has ended: its readers end
  *
@@ -42,8 +42,8 @@
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before the commit.
  *
- * For COPY FROM, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW, the
- * same hooks tell write_ring.c which table is about to be loaded.
+ * For COPY FROM, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW,
+ * the same hooks tell write_ring.c which table is about to be loaded.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -120,7 +120,7 @@ end_scans(const UtilityCommand *cmd)
 
 /* A scan that was caught has begun, and has not read a block yet. */
 static void
-scan_begun(TableScanDesc sscan)
+begin_caught_scan(TableScanDesc sscan)
 {
 	HeapScanDesc scan = (HeapScanDesc) sscan;
 	RingOptions options;
@@ -146,7 +146,7 @@ catch_scan(Oid relid)
 	if (rel == NULL)
 		return;
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
-		heap_am_catch_scan(rel, scan_begun);
+		heap_am_catch_scan(rel, begin_caught_scan);
 	RelationClose(rel);
 }
 
@@ -191,9 +191,9 @@ becomes_query(Relation rel)
 }
 
 /*
- * The user has been found to have these privileges.  If they are on a table
- * with the name that COPY gives, and, for COPY FROM, include INSERT, COPY is
- * about to begin, and the result is true.
+ * Does COPY begin now?  The user has just been found to have these privileges.
+ * COPY begins if they are on a table with the name that COPY gives and, for
+ * COPY FROM, include INSERT.
  */
 static bool
 copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)

@@ -28,9 +28,9 @@
 #include "utils/rel.h"
 
 /*
- * A stack of lent buffers.  Some are of finished rings, or of the server's own
- * ring which a ring is about to take over; each of these rings has lent its
- * oldest buffer first.  Others were let go when rings shrank, and hold no
+ * A stack of lent buffers.  Each finished ring has lent its buffers, the
+ * oldest first.  So has the server's own ring if one of our rings is about to
+ * take its place.  Other buffers were let go when rings shrank, and hold no
  * page.  As long as a lent buffer holds what it held when it was lent, a ring
  * can take it back and needs no victim of the clock sweep.
  *
@@ -223,8 +223,8 @@ lend_fill(Ring *ring)
 		lent.reserved += ring->options.capacity;
 
 	/*
-	 * Begin with the size of the session's last ring, if that is larger and
-	 * its buffers are still there.
+	 * If the session's last ring was larger, begin with as many of its
+	 * buffers as are still there.
 	 */
 	nbuffers = Min(lent.last_size, ring->options.capacity);
 	if (nbuffers > ring->options.nbuffers)
@@ -241,7 +241,7 @@ lend_fill(Ring *ring)
 	ring_set_size(ring, nbuffers);
 	ring->wal.may_put_off = nbuffers;
 
-	fill_slots(ring, !ring->options.observe && !ring->leaves_first);
+	fill_slots(ring, !ring->options.observe && !ring->in_first_reads);
 	ring->ahead.pending = 0;
 }
 
@@ -255,7 +255,7 @@ lend_fill(Ring *ring)
 void
 lend_fill_anew(Ring *ring)
 {
-	ring->leaves_first = false;
+	ring->in_first_reads = false;
 	fill_slots(ring, true);
 	ring->ahead.reads_at_start = ring->ahead.reads_at_exchange =
 		ring->public->counts.blks_read;

@@ -133,7 +133,7 @@ start_running(Ring *ring)
 static int
 buffers_to_keep(const Ring *ring)
 {
-	if (ring->leaves_first)
+	if (ring->in_first_reads)
 		return ring->public->nbuffers;
 	return sizes_itself(ring) && !ring->ahead.at_end ? ring->size.server_buffers : 0;
 }
@@ -182,7 +182,7 @@ ring_create(const RingOptions *options)
 	ring = MemoryContextAllocZero(ring_context, size);
 	ring->options = *options;
 	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
-	ring->leaves_first = options->leave_first > 0;
+	ring->in_first_reads = options->leave_first > 0;
 	ring->public = &ring->own;
 
 	if (options->nbuffers > 0)
@@ -454,9 +454,10 @@ watch_and_tend(Ring *ring, BlockNumber block)
 		ring_fit_size(ring);
 	pending_before = ring->ahead.pending;
 	pending = count_pending(ring, block);
+	/* A block was found, or none is left, so slots may be pinned by now. */
 	if (pending <= pending_before)
-		forget_reusable(ring);	/* found, or no more; slots may be pinned now */
-	if (ring->leaves_first && !ring->options.observe &&
+		forget_reusable(ring);
+	if (ring->in_first_reads && !ring->options.observe &&
 		ring->public->counts.blks_read + pending > ring->options.leave_first)
 		lend_fill_anew(ring);
 	if (ring->options.free_first && !compat_have_free_buffer())
@@ -468,10 +469,10 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	}
 	ring_look_for_own_blocks(ring);
 
-	need = ring_tend(ring, pending);
+	need = ring_tend_slots(ring, pending);
 	while ((need.unpinned_slot && ring_grow_past_pinned(ring)) ||
 		   (need.wal != InvalidXLogRecPtr && ring_make_flush_room(ring)))
-		need = ring_tend(ring, pending);
+		need = ring_tend_slots(ring, pending);
 
 	if (need.wal != InvalidXLogRecPtr)
 		ring_flush_wal(ring, need.wal);

@@ -48,15 +48,16 @@ typedef struct RingAhead
 	int64		asked_mask;
 	int64		reads_at_start; /* counts.blks_read when the stream started,
 								 * or the ring began anew */
-	int64		reads_at_exchange;	/* counts.blks_read when the stream
-									 * started, the ring began anew, or an own
-									 * block was last noted, or moved to a
-									 * later slot */
+	int64		reads_at_exchange;	/* counts.blks_read at the latest of these
+									 * events: the stream started, the ring
+									 * began anew, an own block was noted, or
+									 * was moved to a later slot */
 	bool		own_known;		/* are own_low and own_high known? */
 	BlockNumber own_low;		/* all own blocks are between these two, */
 	BlockNumber own_high;		/* inclusive */
-	int64		own_asked;		/* counts.blocks when a block between these
-								 * two was last asked for, or an own block
+	int64		own_asked;		/* counts.blocks at the latest of these
+								 * events: a block between own_low and
+								 * own_high was asked for, or an own block was
 								 * noted */
 	bool		at_end;			/* all blocks have been asked for */
 } RingAhead;
@@ -124,7 +125,7 @@ struct Ring
 								 * unless the ring runs */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
-	bool		leaves_first;	/* have fewer than leave_first pages been left
+	bool		in_first_reads; /* have fewer than leave_first pages been left
 								 * in the pool so far? */
 
 	RingAhead	ahead;
@@ -163,7 +164,7 @@ struct Ring
 /* Blocks between two entries of reads_log: see reads_among_last(). */
 #define BLOCKS_PER_LOG	16
 
-/* What the next slots need that ring_tend() can't do itself. */
+/* What the next slots need that ring_tend_slots() can't do itself. */
 typedef struct TendNeed
 {
 	bool		unpinned_slot;	/* a slot is pinned, and was not exchanged
@@ -374,7 +375,7 @@ static inline bool
 leaves_buffers(const Ring *ring)
 {
 	return !ring->options.observe &&
-		(ring->leaves_first || ring->options.free_first);
+		(ring->in_first_reads || ring->options.free_first);
 }
 
 /* Can the ring's size change? */
@@ -416,7 +417,7 @@ watch_if_unseen(Ring *ring, int slotno)
 
 /* tend.c */
 extern void ring_look_for_own_blocks(Ring *ring);
-extern TendNeed ring_tend(Ring *ring, int pending);
+extern TendNeed ring_tend_slots(Ring *ring, int pending);
 extern void ring_leave_slots(Ring *ring, int pending);
 extern void ring_flush_wal(Ring *ring, XLogRecPtr lsn);
 extern void ring_announce_wal(Ring *ring);

@@ -176,7 +176,7 @@ ring_grow(Ring *ring, int more)
 	memmove(slots + more, slots, tail * sizeof(RingSlot));
 	for (int i = more - 1; i >= 0; i--)
 	{
-		if (!ring->leaves_first && lend_take_back(&slots[i]))
+		if (!ring->in_first_reads && lend_take_back(&slots[i]))
 		{
 			ring->public->occupied++;
 			note_own_block(ring, &slots[i]);
@@ -348,11 +348,11 @@ ring_fit_size(Ring *ring)
 
 /*
  * ring_grow_past_pinned
- *		One of the next slots is pinned, and ring_tend() has not exchanged it
- *		with an unpinned one.  (Usually another scan follows this one, and pins
- *		slots that look-ahead does not pin.)  If the ring may grow, let it
- *		grow, so that pinned slots are reached later.  Returns whether it has
- *		grown.
+ *		One of the next slots is pinned, and ring_tend_slots() has not
+ *		exchanged it with an unpinned one.  (Usually another scan follows this
+ *		one, and pins slots that look-ahead does not pin.)  If the ring may
+ *		grow, let it grow, so that pinned slots are reached later.  Returns
+ *		whether it has grown.
  */
 bool
 ring_grow_past_pinned(Ring *ring)

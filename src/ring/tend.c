@@ -187,8 +187,8 @@ had_better_grow(const Ring *ring)
  * Is the slot in the usual state, in which it is reusable: its page is still
  * there, no process uses the page, and the page is clean, or can be written
  * because its WAL is known to be flushed?  This is called two or three times
- * for each block, so it must be cheap.  If the answer is no, tend_slot() looks
- * closer.
+ * for each block, so it must be cheap.  If the answer is no, tend_one_slot()
+ * looks closer.
  */
 static inline bool
 slot_is_plainly_reusable(Ring *ring, int slotno)
@@ -234,7 +234,7 @@ slot_is_plainly_reusable(Ring *ring, int slotno)
  * pin them, the ring may still grow: see ring_grow_past_pinned().
  */
 static XLogRecPtr
-tend_slot(Ring *ring, int n, Spares *spares)
+tend_one_slot(Ring *ring, int n, Spares *spares)
 {
 	int			slotno = slot_ahead(ring, n);
 	RingSlot   *slot = &ring->slots[slotno];
@@ -338,9 +338,9 @@ can_put_off(const Ring *ring)
  *
  * Also returns false if current is only two reads away from the slots that
  * look-ahead pins, because the pages of the last read should stay for a while:
- * see buffers_needed().  (Pages that earlier calls have put off may lie between
- * the pinned slots.  In that case pinned slots come into reach, and tend_slot()
- * exchanges them.)
+ * see buffers_needed().  (Pages that earlier calls have put off may lie
+ * between the pinned slots.  In that case pinned slots come into reach, and
+ * tend_one_slot() exchanges them.)
  */
 static bool
 put_off(Ring *ring, int n, Spares *spares)
@@ -391,9 +391,9 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 }
 
 /*
- * Like tend_slot(), but if WAL would have to be flushed for the page, put the
- * page off, if possible.  Returns an LSN only if WAL is not flushed up to that
- * LSN yet.
+ * Like tend_one_slot(), but if WAL would have to be flushed for the page, put
+ * the page off, if possible.  Returns an LSN only if WAL is not flushed up to
+ * that LSN yet.
  */
 static XLogRecPtr
 tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
@@ -402,7 +402,7 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 
 	do
 	{
-		lsn = tend_slot(ring, n, spares);
+		lsn = tend_one_slot(ring, n, spares);
 		if (!keeps_dirty(ring) || !needs_flush(ring, lsn))
 			return InvalidXLogRecPtr;
 	} while (can_put_off(ring) && put_off(ring, n, spares));
@@ -433,9 +433,9 @@ batch_lsn(const Ring *ring)
 
 /*
  * ring_flush_wal
- *		Flush WAL up to lsn, because a page with this LSN may be reused before
- *		the next call.  As we have to wait anyway, also flush WAL for the batch
- *		of pages that comes next.
+ *		Flush WAL up to lsn, because the buffer of a page with this LSN may be
+ *		reused before the next call.  As we have to wait anyway, also flush WAL
+ *		for the batch of pages that comes next.
  */
 void
 ring_flush_wal(Ring *ring, XLogRecPtr lsn)
@@ -484,7 +484,8 @@ ring_announce_wal(Ring *ring)
 
 /*
  * Has a buffer of this ring escaped because it was pinned, or used outside the
- * ring?  Usually another reader of the relation has done that, and will again.
+ * ring?  If so, another reader probably uses the relation, and more buffers
+ * will be pinned or used.
  */
 static inline bool
 has_met_others(const Ring *ring)
@@ -545,12 +546,12 @@ tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
 	{
 		spares->next_beyond = Max(spares->next_beyond, n + 1);
 		if (own_blocks || !slot_is_plainly_reusable(ring, slot_ahead(ring, n)))
-			(void) tend_slot(ring, n, spares);
+			(void) tend_one_slot(ring, n, spares);
 	}
 }
 
 /*
- * ring_tend
+ * ring_tend_slots
  *		Make reusable the slots that may be taken before the next call, one for
  *		each pending block.  Returns what else these slots need.
  *
@@ -560,7 +561,7 @@ tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
  * some more slots are looked at: see tend_beyond_reach().
  */
 TendNeed
-ring_tend(Ring *ring, int pending)
+ring_tend_slots(Ring *ring, int pending)
 {
 	bool		own_blocks = may_find_own_blocks(ring);
 	bool		all = pending == ring->ahead.reach || own_blocks;

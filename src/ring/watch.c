@@ -221,9 +221,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
  * If the ring keeps dirty pages and is larger than a read, current goes round
  * only if the server gives up many buffers, and nearly all of these are
  * rejections.  A rejection empties its slot, so the slot after current then
- * has another buffer.  If it has another page in the same buffer, that is no
- * sign of a full round: the clock sweep may have taken the buffer, and may
- * even have given it back to us, for an empty slot.
+ * has another buffer.  But if the slot has the same buffer with another page,
+ * that is no sign of a full round: the clock sweep may have taken the buffer,
+ * and may even have given it back to us, for an empty slot.
  */
 static bool
 came_round(const Ring *ring)
@@ -239,8 +239,9 @@ came_round(const Ring *ring)
  * ring_watch
  *		Count what happened to the slots since the last look.
  *
- * Called by the stream's callback, and once more when the stream has ended,
- * because the last read begins after the last call of the callback.
+ * Called by the stream's callback, and wherever else the counts must be up to
+ * date.  Also called when the stream has ended, because the last read begins
+ * after the last call of the callback.
  */
 void
 ring_watch(Ring *ring)

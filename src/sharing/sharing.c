@@ -20,9 +20,9 @@
  *
  * Sharing must never cost more than it saves:
  *
- * A. A scan joins the other scans when it has asked for a number of blocks,
- *	  and only if nothing above it in its process may stop it early
- *	  (scan_sharing.c).  No scan waits before it begins.
+ * A. A scan joins the other scans when it has asked for BLOCKS_PER_STEP blocks
+ *	  of its pass (scan_sharing.c).  It does not join if a node above it in its
+ *	  process may stop it early.  No scan waits before it begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
  * C. A scan waits for a slower scan only as long as the wait costs it less
@@ -52,9 +52,9 @@
  * its position from its distance to the nearest other scan.  It goes on
  * counting when it wraps around at the relation's end.  So it is always clear
  * which scan is in front, however small the relation is.  (Scans that began
- * before the relation grew wrap around a little earlier.  Until they end, their
- * positions are off by much less than a window.)  No scan waits for one that
- * it sees waiting, so no two scans wait for each other for long.
+ * before the relation grew wrap around a little earlier.  Until they end,
+ * their positions are off by much less than a window.)  No scan waits for one
+ * that it sees waiting, so no two scans wait for each other for long.
  *
  * Why scans follow a leader: in PostgreSQL 18, a stream that finds blocks in
  * shared_buffers looks less far ahead, by one block for each block found.  If
@@ -72,10 +72,10 @@
  * are linked.  Joining and leaving take the lock in exclusive mode.  Every few
  * blocks a scan makes a step: it publishes its position, without the lock, and
  * looks at the other scans, with the lock in shared mode.  If the lock can't
- * be had at once, or if a process waits for it in exclusive mode, the scan does
- * not look until its next step.  (The server grants a lock in shared mode even
- * if a process waits for it in exclusive mode.  With a hundred scans that
- * look, that process could wait for a long time.)
+ * be had at once, or if a process waits to acquire it in exclusive mode, the
+ * scan does not look until its next step.  (The server grants a lock in shared
+ * mode even if a process waits to acquire it in exclusive mode.  If a hundred
+ * scans look, that process could wait for a long time.)
  *
  * The ideas are those of synchronized scans (syncscan.c) and of the thread
  * "Buffer cache is not scan resistant" on pgsql-hackers.
@@ -126,9 +126,10 @@ typedef struct Member
 	ProcNumber	lock_group;		/* the lock group's leader; if there is no
 								 * group, the same as proc */
 	bool		parallel;		/* one of the processes of a parallel scan */
-	/* the following are read, and all but the first change, without the lock */
+	/* all members below are read without the lock */
 	pg_atomic_uint32 shared;	/* has the relation other scans than this one
-								 * and its siblings? */
+								 * and its siblings?  Changes under the lock */
+	/* the following also change without the lock */
 	pg_atomic_uint64 position;	/* of the block that the scan gets next */
 	pg_atomic_uint64 asked;		/* position of the block that the scan asks
 								 * for */
@@ -479,7 +480,7 @@ is_running(Member *member)
 		return true;			/* it waits for a read of another process, or
 								 * for a spinlock */
 	if (info == wait_event)
-		return false;			/* it is in share_wait() itself */
+		return false;			/* it is in share_nap() itself */
 	switch (info & 0xFF000000)
 	{
 		case PG_WAIT_LOCK:
@@ -498,7 +499,10 @@ is_running(Member *member)
 
 /* --- Looking at the other scans --- */
 
-/* May this scan wait for the member when the member is too far behind? */
+/*
+ * May this scan wait for the member, because the member is too far behind or
+ * because it leads (is_leader_of())?
+ */
 static inline bool
 may_wait_for(const ShareScan *scan, Member *member)
 {
@@ -510,13 +514,13 @@ may_wait_for(const ShareScan *scan, Member *member)
 }
 
 /*
- * May the member, which is running and asks for the block that is "ahead"
- * blocks ahead of the one that "me" asks for, lead "me"?  Of two scans that
- * ask for about the same block, the one that comes later in the array leads.
- * So two scans never follow each other.
+ * Does the member, which is running, lead "me"?  ahead: the position of the
+ * block that the member asks for, minus that of the block that "me" asks for.
+ * Of two scans that ask for about the same block, the one that comes later in
+ * the array leads.  So two scans never follow each other.
  */
 static inline bool
-may_lead(Member *member, const Member *me, int64 ahead)
+is_leader_of(Member *member, const Member *me, int64 ahead)
 {
 	return member > me && i64abs(ahead) < BLOCKS_PER_STEP &&
 		pg_atomic_read_u32(&member->waits_elsewhere) == 0;
@@ -577,7 +581,7 @@ look_at_others(ShareScan *scan)
 		if (!runs || !may_wait_for(scan, member))
 			continue;
 		ahead = asked_by(member) - asked_by(me);
-		has_leader |= may_lead(member, me, ahead);
+		has_leader |= is_leader_of(member, me, ahead);
 		finds_blocks |= ahead >= BLOCKS_PER_STEP && -behind <= MAX_BEHIND(window);
 		if (behind > slower_behind)
 		{
@@ -650,14 +654,14 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 }
 
 /*
- * share_wait
+ * share_nap
  *		Wait for NAP_US, because share_step() has found that this may pay, and
  *		look at the other scans again.  Returns what the scan finds out: if
  *		"wait" is still set, call this again.  Raises an error if the query was
  *		cancelled.
  */
 const ShareState *
-share_wait(ShareScan *scan)
+share_nap(ShareScan *scan)
 {
 	instr_time	start;
 

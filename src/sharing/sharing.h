@@ -23,7 +23,7 @@ typedef struct ShareScan ShareScan;
 typedef struct ShareState
 {
 	bool		shared;			/* do other scans share reads with this one? */
-	bool		wait;			/* does it pay to call share_wait()? */
+	bool		wait;			/* does it pay to call share_nap()? */
 	bool		scan_fell_behind;	/* has another scan just fallen too far
 									 * behind? */
 	int64		blocks_to_keep; /* how many blocks the last of the scans that
@@ -37,7 +37,7 @@ extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 							 int64 ahead);
 extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,
 									int64 offset, int64 ahead);
-extern const ShareState *share_wait(ShareScan *scan);
+extern const ShareState *share_nap(ShareScan *scan);
 extern void share_pause(ShareScan *scan, bool paused);
 extern void share_leave(ShareScan *scan);
 

@@ -11,23 +11,23 @@
  *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
  *	  last eight measured reads took READ_COSTS_US or more, reads are
  *	  expensive.  (Fewer slow reads may be due to waits for a processor.)
- * B. A scan's pace is the time that it takes for a block, less its waits for
- *	  other scans.
+ * B. A scan's pace is the time that it takes for a block.  Its waits for other
+ *	  scans and for measured reads do not count.
  * C. Let the scan in front be r times as fast as the last scan.  If the scan
  *	  in front waits, it takes r times as long.  If it does not wait, both
- *	  scans read all blocks themselves.  Let s be the part of its time that the
- *	  scan in front spends on reads.  In the same time, the last scan makes
- *	  only 1/r as many reads.  So its reads slow the scan in front down by s/r
- *	  at most, and waiting may pay as long as
+ *	  scans read all blocks themselves.  The scan in front spends a part s of
+ *	  its time on reads.  In the same time, the last scan makes only 1/r as
+ *	  many reads.  So its reads slow the scan in front down by s/r at most, and
+ *	  waiting may pay as long as
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
  *	  For s we take the part of its time in which the process of the scan in
  *	  front had no processor.  But storage that serves two scans as fast as one
  *	  does not slow the scan in front down at all, and we can't tell such
- *	  storage from other storage.  So a scan waits only if r is no more than
- *	  MOST_SLOWER.  Then the scan loses no more than a tenth of its time,
- *	  whatever the storage is like.
+ *	  storage from other storage.  So a scan waits for a slower one only if r
+ *	  is no more than MOST_SLOWER.  Then it loses no more than a tenth of its
+ *	  time, whatever the storage is like.
  * D. C relies on paces that may have changed, and a scan that follows a leader
  *	  (sharing.c) can't tell how fast it would be alone.  So all waits of a
  *	  scan together may take a tenth of its own time.  What it has not used of
@@ -50,7 +50,10 @@
 #include "sharing/sharing_cost.h"
 #include "storage/smgr.h"
 
-/* A read that takes this time or more comes from storage, not from a cache. */
+/*
+ * A read that takes this time or more is taken for a read from storage, not
+ * from a cache.
+ */
 #define READ_COSTS_US	30
 
 /*
@@ -69,8 +72,8 @@
 #define PROBES_AT_FIRST	8
 
 /*
- * A scan waits for another one only if that one takes at most this number of
- * times as long for a block.
+ * A scan waits for a scan that is behind it only if that scan takes at most
+ * this number of times as long for a block.
  */
 #define MOST_SLOWER		1.1
 
@@ -205,8 +208,8 @@ part_without_cpu(const ScanCost *cost)
 /*
  * cost_wait_pays
  *		Does it pay for a scan with the pace my_pace to wait for one with the
- *		pace its_pace?  Both are in ns for a block, or 0 if not known yet, in
- *		which case it does not pay.  See C above.
+ *		pace its_pace?  Both are in ns for a block.  If one of them is 0, it is
+ *		not known yet, and the result is false.  See C above.
  */
 bool
 cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace)

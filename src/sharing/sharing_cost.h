@@ -20,10 +20,10 @@ typedef struct ScanCost
 	uint8		costly;			/* a bit for each of the last eight measured
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
-	int			steps_to_probe; /* steps until the next measured read; at most
-								 * 1: the next step has one */
-	instr_time	began;			/* when the scan joined others, plus its
-								 * pauses */
+	int			steps_to_probe; /* if this is 1 or less, the next step has a
+								 * measured read */
+	instr_time	began;			/* when the scan joined others; each pause
+								 * moves this forward by its length */
 	instr_time	paused;			/* when its present pause began; or zero */
 	double		cpu_ms_at_start;	/* CPU time of the process when the scan
 									 * joined others */
@@ -33,7 +33,8 @@ typedef struct ScanCost
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
 	double		waited_ms_at_pace;	/* waited_ms at that time */
-	double		saved_ms;		/* time that it could still wait then */
+	double		saved_ms;		/* time that the scan could still wait when
+								 * its pace was last taken */
 } ScanCost;
 
 extern void cost_begin(ScanCost *cost, int64 position);

@@ -50,7 +50,7 @@
 
 /*
  * Space in the area for a process, in all parts together.  A LivePlace, a
- * PublishedList, a ProgressPlace and two Members take 616 bytes together; the
+ * PublishedList, a ProgressPlace and two Members take 632 bytes together; the
  * rest is for rounding.
  */
 #define SPACE_PER_PROCESS	704
@@ -148,9 +148,10 @@ free_owner(ResourceOwner owner)
 
 /*
  * Call a function with a resource owner of its own.  When the function ends,
- * or fails, what it has not pinned is detached at once, not at the end of the
- * transaction, which may go on all the same.  If it fails, all LWLocks are
- * released before that.
+ * segments that it has not pinned are detached at once.  The end of the
+ * transaction would be too late: if the function fails, the caller may catch
+ * the error, and the transaction goes on.  In that case all LWLocks are
+ * released before the segments are detached.
  */
 static void
 call_with_owner(void (*function) (void))

@@ -102,10 +102,12 @@ entry_of(uint64 number)
 /*
  * escapes_add
  *		Log that a buffer has escaped.  Does not throw, and takes a lock only
- *		to make the log, or to attach this process to it.  Does nothing if
- *		this process has no shared memory; nor if it is not attached to the log
- *		and exits, when an error is fatal and can't be caught, or aborts its
- *		transaction, when to catch an error may lose the one that is reported.
+ *		to make the log, or to attach this process to it.
+ *
+ * Does nothing if this process has no shared memory.  If this process is not
+ * attached to the log yet, also does nothing while it exits, because an error
+ * could not be caught then, or while it aborts a transaction, because catching
+ * an error might lose the error that is being reported.
  */
 void
 escapes_add(const Escape *escape)

@@ -14,8 +14,8 @@
 #include "ring_types.h"
 
 /* Columns that put_counts() sets. */
-#define COUNTS_COLUMN(name, label)	+ 1
-#define COUNTS_COLUMNS	(2 RING_COUNTS(COUNTS_COLUMN, COUNTS_COLUMN))
+#define ONE_COLUMN(name, label)	+ 1
+#define COUNTS_COLUMNS	(2 RING_COUNTS(ONE_COLUMN, ONE_COLUMN))
 
 /*
  * put_counts

@@ -233,8 +233,9 @@ print_facts(ExplainState *es, List *all)
 /*
  * Print which ring a scan of the relation would get now.  Under EXPLAIN
  * ANALYZE this is called only for a scan that had no reader.  If the scan
- * would get a ring, but was never executed, print that.  If it was left to the
- * server's ring, print that ring.  Otherwise, print why it had no reader.
+ * would get a ring, but was never executed, print that it was not executed.
+ * If it was left to the server's ring, print that ring.  Otherwise, print why
+ * it had no reader.
  */
 static void
 print_plan(ExplainState *es, const PlanState *ps, Relation rel)
@@ -432,7 +433,7 @@ pg_ringctl_last_scans(PG_FUNCTION_ARGS)
 static void
 check_table(Oid relid)
 {
-	Relation	rel = relations_open(relid, AccessShareLock);
+	Relation	rel = relations_open_existing(relid, AccessShareLock);
 	char		relkind = rel->rd_rel->relkind;
 
 	if (!RELKIND_HAS_TABLE_AM(relkind) && relkind != RELKIND_PARTITIONED_TABLE)
