@@ -248,8 +248,9 @@ sub stopped_process
 {
 	my $name = 'stopped process';
 	my $waited = '';
+	my $hardly = '';
 
-	for (my $try = 0; $try < $tries && $waited ne 't'; $try++)
+	for (my $try = 0; $try < $tries && "$waited$hardly" ne 'tt'; $try++)
 	{
 		my ($table, $front, $front_pid, $rear, $rear_pid) =
 		  two_scans("'190 us', '3 s'");
@@ -269,11 +270,9 @@ sub stopped_process
 		my $third = session($node);
 		is($third->query_safe("SELECT $check FROM $table"),
 			$all, "$name: a third");
-		is( $third->query_safe(
-				'SELECT scan_sharing_wait_time < 0.1 * elapsed_time FROM pg_ringctl_last_scans()'
-			),
-			't',
-			"$name: which hardly waits");
+		$hardly = $third->query_safe(
+			'SELECT scan_sharing_wait_time < 30 FROM pg_ringctl_last_scans()'
+		);
 		$third->quit;
 		kill('CONT', $rear_pid);
 		@stopped = ();
@@ -281,10 +280,11 @@ sub stopped_process
 		nothing_is_pinned($node, $table, $name);
 	}
 	is($waited, 't', "$name: it was waited for at first");
+	is($hardly, 't', "$name: and hardly by the third");
 }
 
-# All its waits together take a tenth of its time, and what it has saved.  A nap may
-# take longer on a busy machine, so there are three tries.
+# It does not wait for each of them in turn: it has saved 10 ms, and gets little more
+# while it goes by.  A nap may take longer on a busy machine, so there are three tries.
 sub several_that_stand_still
 {
 	my $name = 'several that stand still';
@@ -325,7 +325,7 @@ sub hardly_waits_for_three_that_stand_still
 	my ($hardly, $found) = split(
 		/\|/,
 		$front->query_safe(
-			'SELECT scan_sharing_wait_time < 0.1 * elapsed_time + 15, scan_sharing_blks_hit FROM pg_ringctl_last_scans()'
+			'SELECT scan_sharing_wait_time < 50, scan_sharing_blks_hit FROM pg_ringctl_last_scans()'
 		));
 	cmp_ok($found, '>', 0, "$name: they did share");
 	$front->quit;

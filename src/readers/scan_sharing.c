@@ -70,14 +70,10 @@ wait_for_others(ScanReader *reader, const ShareState *state)
 	ring_count_wait(reader->reader.ring);
 	while (state->wait && enabled_still(&reader->enabled))
 	{
-		instr_time	began;
-		instr_time	end;
+		double		waited_ms;
 
-		INSTR_TIME_SET_CURRENT(began);
-		state = share_nap(reader->share);
-		INSTR_TIME_SET_CURRENT(end);
-		INSTR_TIME_SUBTRACT(end, began);
-		ring_add_wait_time(reader->reader.ring, INSTR_TIME_GET_MICROSEC(end));
+		state = share_nap(reader->share, &waited_ms);
+		ring_add_wait_time(reader->reader.ring, (int64) (waited_ms * 1000));
 	}
 	return state;
 }

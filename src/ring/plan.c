@@ -572,9 +572,6 @@ int
 plan_lookahead(Relation rel, const RingOptions *options)
 {
 	int			limit = compat_lookahead_limit(rel, options->maintenance);
-	int			headroom = options->observe ? 0 : options->headroom;
 
-	if (options->nbuffers > 0)
-		limit = Min(limit, Max(1, options->capacity - headroom));
-	return limit;
+	return options->nbuffers > 0 ? Min(limit, pin_limit(options)) : limit;
 }

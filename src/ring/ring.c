@@ -95,13 +95,6 @@ ring_require_server(void)
 				 errdetail_internal("%s", mismatch)));
 }
 
-/* How many buffers may look-ahead pin? */
-static int
-pin_limit(const Ring *ring)
-{
-	return Max(1, ring->options.capacity - ring->options.headroom);
-}
-
 /*
  * The ring runs from now on.  If there is room in this process's segment,
  * other sessions see the ring once it is shown: see live_show().
@@ -252,7 +245,7 @@ ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
 
 	/* The stream asks for the pin limit now, and never again. */
 	if (ring->strategy && !ring->options.observe)
-		ring->strategy->nbuffers = pin_limit(ring);
+		ring->strategy->nbuffers = pin_limit(&ring->options);
 
 	if (ring->options.maintenance)
 		flags |= READ_STREAM_MAINTENANCE;

@@ -378,6 +378,13 @@ leaves_buffers(const Ring *ring)
 		(ring->in_first_reads || ring->options.free_first);
 }
 
+/* How many buffers of a ring with these options may look-ahead pin? */
+static inline int
+pin_limit(const RingOptions *options)
+{
+	return Max(1, options->capacity - (options->observe ? 0 : options->headroom));
+}
+
 /* Can the ring's size change? */
 static inline bool
 sizes_itself(const Ring *ring)

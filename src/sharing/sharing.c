@@ -657,11 +657,11 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
  * share_nap
  *		Wait for NAP_US, because share_step() has found that this may pay, and
  *		look at the other scans again.  Returns what the scan finds out: if
- *		"wait" is still set, call this again.  Raises an error if the query was
- *		cancelled.
+ *		"wait" is still set, call this again.  *waited_ms gets the time of the
+ *		wait, in ms.  Raises an error if the query was cancelled.
  */
 const ShareState *
-share_nap(ShareScan *scan)
+share_nap(ShareScan *scan, double *waited_ms)
 {
 	instr_time	start;
 
@@ -671,7 +671,8 @@ share_nap(ShareScan *scan)
 	pg_usleep(NAP_US);
 	pgstat_report_wait_end();
 	CHECK_FOR_INTERRUPTS();
-	cost_note_wait(&scan->cost, milliseconds_since(start));
+	*waited_ms = milliseconds_since(start);
+	cost_note_wait(&scan->cost, *waited_ms);
 	scan->state.wait = false;
 	try_to_look(scan);
 	return &scan->state;

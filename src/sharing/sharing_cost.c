@@ -32,7 +32,7 @@
  *	  (sharing.c) can't tell how fast it would be alone.  So all waits of a
  *	  scan together may take a tenth of its own time.  What it has not used of
  *	  that, it saves for later, but no more than MOST_SAVED_MS.  A measured
- *	  read is a wait, too.
+ *	  read is a wait, too, but for the first PROBES_AT_FIRST.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -21,7 +21,7 @@ typedef struct ScanCost
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
 	int			steps_to_probe; /* if this is 1 or less, the next step has a
-								 * measured read */
+								 * measured read, if it may wait for that */
 	instr_time	began;			/* when the scan joined others; each pause
 								 * moves this forward by its length */
 	instr_time	paused;			/* when its present pause began; or zero */
@@ -32,7 +32,8 @@ typedef struct ScanCost
 	int64		pace_position;	/* position where its pace was last taken */
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
-	double		waited_ms_at_pace;	/* waited_ms at that time */
+	double		waited_ms_at_pace;	/* waited_ms at that time, plus the first
+									 * measured reads since */
 	double		saved_ms;		/* time that the scan could still wait when
 								 * its pace was last taken */
 } ScanCost;
