@@ -37,9 +37,10 @@
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
  *	  blocks is late; the others go on with the rest of the relation.
- * F. All waits of a scan together take no more than a tenth of its own time,
- *	  and no single wait takes more than about 10 ms (sharing_cost.c, D).  So
- *	  whatever has stopped the slower scan, the wait is short.
+ * F. All waits of a scan for other scans together take no more than a tenth of
+ *	  its own time, and no single one takes more than about 10 ms
+ *	  (sharing_cost.c, D).  So whatever has stopped the slower scan, the wait is
+ *	  short.
  * G. All relations together have no more than one full window, so that scans
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller

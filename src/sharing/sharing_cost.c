@@ -106,10 +106,9 @@ own_milliseconds(const ScanCost *cost)
 static double
 time_to_wait(const ScanCost *cost)
 {
-	double		own = own_milliseconds(cost) - cost->pace_taken_ms;
-	double		waited = cost->waited_ms - cost->waited_ms_at_pace;
+	double		since = own_milliseconds(cost) - cost->saved_at_ms;
 
-	return Min(cost->saved_ms + own / 10, MOST_SAVED_MS) - waited;
+	return Min(cost->saved_ms + since / 10, MOST_SAVED_MS);
 }
 
 /*
@@ -153,9 +152,10 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 	cost->costly = (uint8) (cost->costly << 1) |
 		(took_ms * 1000 >= READ_COSTS_US ? 1 : 0);
 
-	cost_note_wait(cost, took_ms);
 	if (is_first)
-		cost->waited_ms_at_pace += took_ms;
+		cost->waited_ms += took_ms;
+	else
+		cost_note_wait(cost, took_ms);
 	if (++cost->nprobes >= PROBES_AT_FIRST)
 		cost->steps_to_probe = cost_of_reads_counts(cost) ?
 			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
@@ -189,9 +189,7 @@ cost_take_pace(ScanCost *cost, int64 position)
 	now_ms = own_milliseconds(cost);
 	pace = (now_ms - cost->pace_taken_ms) * 1e6 / blocks;
 	cost->pace_position = position;
-	cost->saved_ms = time_to_wait(cost);
 	cost->pace_taken_ms = now_ms;
-	cost->waited_ms_at_pace = cost->waited_ms;
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
 
@@ -234,12 +232,14 @@ cost_may_wait(const ScanCost *cost)
 
 /*
  * cost_note_wait
- *		The scan has waited for this time, in ms.
+ *		The scan has just waited for this time, in ms.
  */
 void
 cost_note_wait(ScanCost *cost, double waited_ms)
 {
 	cost->waited_ms += waited_ms;
+	cost->saved_ms = time_to_wait(cost) - waited_ms;
+	cost->saved_at_ms = own_milliseconds(cost);
 }
 
 /*

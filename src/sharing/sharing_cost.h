@@ -32,10 +32,9 @@ typedef struct ScanCost
 	int64		pace_position;	/* position where its pace was last taken */
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
-	double		waited_ms_at_pace;	/* waited_ms at that time, plus the first
-									 * measured reads since */
-	double		saved_ms;		/* time that the scan could still wait when
-								 * its pace was last taken */
+	double		saved_ms;		/* time that the scan could still wait after
+								 * its last wait */
+	double		saved_at_ms;	/* the scan's own time at its last wait */
 } ScanCost;
 
 extern void cost_begin(ScanCost *cost, int64 position);
