@@ -40,14 +40,16 @@ OBJS = \
 	src/readers/toast.o \
 	src/readers/utility.o \
 	src/readers/write_ring.o \
+	src/ring/asked.o \
+	src/ring/lend.o \
 	src/ring/plan.o \
 	src/ring/plan_words.o \
-	src/ring/lend.o \
 	src/ring/ring.o \
 	src/ring/size.o \
 	src/ring/strategy.o \
 	src/ring/tend.o \
 	src/ring/watch.o \
+	src/sharing/members.o \
 	src/sharing/sharing.o \
 	src/sharing/sharing_cost.o \
 	src/shmem/area.o \

@@ -459,8 +459,8 @@ choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 /*
  * plan_index_scan_has_ring
  *		Does an index scan of the relation get a ring if it is expected to
- *		return this number of rows?  It does not if it is expected to read no
- *		more pages than those that the ring leaves in the pool first.
+ *		return this number of rows?  It does not if these are no more rows than
+ *		the number of pages that the ring leaves in the pool first.
  */
 bool
 plan_index_scan_has_ring(Relation rel, double rows)

@@ -47,8 +47,8 @@ plan_source_name(RingSource source)
 
 /*
  * plan_untouched
- *		In words, why a scan of this relation would not be touched now; NULL if
- *		it would be.
+ *		In words, palloc'd, why a scan of this relation would not be touched
+ *		now; NULL if it would be.
  */
 const char *
 plan_untouched(Relation rel)

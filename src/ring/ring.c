@@ -132,8 +132,8 @@ buffers_to_keep(const Ring *ring)
 }
 
 /*
- * The ring does not run any more: lend its buffers, and keep its public part
- * in private memory.
+ * The ring does not run any more: lend its buffers, unless it only observes,
+ * and keep its public part in private memory.
  */
 static void
 stop_running(Ring *ring)
@@ -188,31 +188,12 @@ ring_create(const RingOptions *options)
 	return ring;
 }
 
-/* Allocate what the ring remembers of the blocks that were asked for. */
-static void
-allocate_history(Ring *ring, Relation rel)
-{
-	int			ahead = compat_lookahead_limit(rel, ring->options.maintenance) +
-		2 * MAX_IO_COMBINE_LIMIT;
-
-	ring->ahead.asked_mask = pg_nextpower2_32(ahead) - 1;
-	ring->ahead.asked = MemoryContextAllocZero(ring_context,
-											   (ring->ahead.asked_mask + 1) * sizeof(BlockNumber));
-
-	if (ring->options.window > 0)
-	{
-		ring->sharing.log_mask = pg_nextpower2_32(blocks_remembered(ring) / BLOCKS_PER_LOG + 4) - 1;
-		ring->sharing.reads_log = MemoryContextAllocZero(ring_context,
-														 (ring->sharing.log_mask + 1) * sizeof(int64));
-	}
-}
-
 /* The ring is about to read blocks of this fork of the relation. */
 static void
 set_relation(Ring *ring, Relation rel, ForkNumber forknum)
 {
 	if (ring->ahead.asked == NULL)
-		allocate_history(ring, rel);
+		ring_allocate_history(ring, rel);
 	ring->relid = RelationGetRelid(rel);
 	ring->locator = rel->rd_locator;
 	ring->forknum = forknum;
@@ -229,8 +210,8 @@ set_relation(Ring *ring, Relation rel, ForkNumber forknum)
  * Unless the query has failed, the caller must end the stream before it calls
  * ring_free().
  *
- * To read through another stream, end this one, begin another one on the same
- * ring, and call ring_start().
+ * To read through another stream, end this one, call ring_drop_unconsumed(),
+ * begin another stream on the same ring, and call ring_start().
  */
 ReadStream *
 ring_begin_stream(Ring *ring, int flags, Relation rel, ForkNumber forknum,
@@ -279,8 +260,8 @@ ring_begin_reads(Ring *ring, Relation rel)
  *		counts as consumed.  As WAL may be flushed, the caller must not hold a
  *		lock that other processes need.
  *
- * rel is the relation of ring_begin_reads().  If its lock was released in
- * between, it may have a new file by now.
+ * rel is the relation of ring_begin_reads().  If the relation's lock was
+ * released since then, the relation may have a new file.
  */
 BufferAccessStrategy
 ring_before_read(Ring *ring, Relation rel, BlockNumber block)
@@ -289,83 +270,6 @@ ring_before_read(Ring *ring, Relation rel, BlockNumber block)
 	watch_and_tend(ring, block);
 	ring_consume_next(ring);
 	return ring->strategy;
-}
-
-/*
- * ring_consume
- *		The reader is at this block now: it has got the block, and all blocks
- *		that were asked for before.
- */
-void
-ring_consume(Ring *ring, BlockNumber block)
-{
-	RingCounts *counts = &ring->public->counts;
-	int64		next = next_to_consume(ring);
-
-	/*
-	 * If this is the last block that the reader is known to have got, there
-	 * is nothing to do.  But if the block that comes next has the same
-	 * number, a new pass may have begun where the last pass ended.
-	 */
-	if (next > 0 && *asked_block(ring, next - 1) == block &&
-		(next == counts->blocks || *asked_block(ring, next) != block))
-		return;
-	for (int64 n = next; n < counts->blocks; n++)
-	{
-		if (*asked_block(ring, n) == block)
-		{
-			counts->consumed += n + 1 - next;
-			return;
-		}
-	}
-}
-
-/*
- * ring_consume_next, ring_consume_all
- *		The reader has got the next block, or all that were asked for.
- */
-void
-ring_consume_next(Ring *ring)
-{
-	if (next_to_consume(ring) < ring->public->counts.blocks)
-		ring->public->counts.consumed++;
-}
-
-void
-ring_consume_all(Ring *ring)
-{
-	ring->public->counts.consumed += blocks_ahead(ring);
-}
-
-/*
- * ring_drop_unconsumed
- *		The reader ends, or goes on somewhere else.  It will not get the blocks
- *		that were asked for and that it has not got so far.
- */
-void
-ring_drop_unconsumed(Ring *ring)
-{
-	ring->public->counts.unconsumed += blocks_ahead(ring);
-}
-
-/*
- * ring_count_unringed
- *		This number of blocks was read without a ring.  If there is a ring,
- *		this has no effect: the ring counts its reads itself.
- *
- * The caller may have counted pages of other relations, too, so no more blocks
- * are counted than were asked for.
- */
-void
-ring_count_unringed(Ring *ring, int64 reads)
-{
-	RingCounts *counts = &ring->public->counts;
-
-	if (ring->strategy != NULL)
-		return;
-	reads = Min(reads, counts->blocks - counts->blks_read);
-	counts->blks_read += reads;
-	counts->fills += reads;
 }
 
 /* Note that a block was asked for, or that there is none left to ask for. */
@@ -643,19 +547,6 @@ const RingOptions *
 ring_options(const Ring *ring)
 {
 	return &ring->options;
-}
-
-/*
- * The block that the reader gets next, if it has been asked for already;
- * otherwise InvalidBlockNumber.
- */
-BlockNumber
-ring_next_to_get(const Ring *ring)
-{
-	int64		next = next_to_consume(ring);
-
-	return next < ring->public->counts.blocks ?
-		*asked_block(ring, next) : InvalidBlockNumber;
 }
 
 /* What other sessions may see of the ring. */

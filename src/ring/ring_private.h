@@ -35,7 +35,7 @@ typedef enum RingState
 	RING_STOPPED,
 } RingState;
 
-/* What the stream has asked for, and the slots that come next: tend.c. */
+/* What the stream has asked for: asked.c; the slots that come next: tend.c. */
 typedef struct RingAhead
 {
 	int			reach;			/* maximum number of slots that one read takes */
@@ -408,6 +408,9 @@ logged_reads(const Ring *ring, int64 blocks)
 {
 	return &ring->sharing.reads_log[(blocks / BLOCKS_PER_LOG) & ring->sharing.log_mask];
 }
+
+/* asked.c */
+extern void ring_allocate_history(Ring *ring, Relation rel);
 
 /* watch.c */
 extern void ring_watch_slot(Ring *ring, int slotno, bool came_round);

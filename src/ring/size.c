@@ -162,7 +162,8 @@ ring_may_grow_past_pinned(const Ring *ring)
  *		Insert "more" slots after current: see the picture at the top.
  *
  * The new slots get buffers that the session's rings have lent, as in
- * lend_fill().  If there are not enough, some of the new slots are empty.
+ * lend_fill(), unless the reader is still to leave pages in the pool
+ * (leave_first).  New slots for which there is no buffer are empty.
  */
 void
 ring_grow(Ring *ring, int more)

@@ -23,10 +23,10 @@
  * tend_beyond_reach()).  There are at most as many pending blocks as one
  * combined read can take; this number is the reach.
  *
- * In the picture, P is exchanged with a free slot beyond the reach.  (If there
- * is none, the ring grows; or, if it had better not, P is exchanged with a
- * later free slot within the reach: see had_better_grow().)  For D, WAL is
- * flushed up to the page's LSN.  After that the next read finds only buffers
+ * In the picture, P is exchanged with an unpinned slot beyond the reach.  (If
+ * there is none, the ring grows; or, if it had better not, P is exchanged with
+ * a later unpinned slot within the reach: see had_better_grow().)  For D, WAL
+ * is flushed up to the page's LSN.  After that the next read finds only buffers
  * that it can reuse: the ring is tight.  Tending itself neither changes the
  * ring's size nor flushes WAL: it returns what the slots need, and ring.c
  * takes care of that.
@@ -184,11 +184,11 @@ had_better_grow(const Ring *ring)
 }
 
 /*
- * Is the slot in the usual state, in which it is reusable: its page is still
- * there, no process uses the page, and the page is clean, or can be written
- * because its WAL is known to be flushed?  This is called two or three times
- * for each block, so it must be cheap.  If the answer is no, tend_one_slot()
- * looks closer.
+ * Is the slot empty, or in the usual state, in which it is reusable: its page
+ * is still there, no process uses the page, and the page is clean, or can be
+ * written because its WAL is known to be flushed?  This is called two or three
+ * times for each block, so it must be cheap.  If the answer is no,
+ * tend_one_slot() looks closer.
  */
 static inline bool
 slot_is_plainly_reusable(Ring *ring, int slotno)
@@ -299,9 +299,10 @@ tend_one_slot(Ring *ring, int n, Spares *spares)
 }
 
 /*
- * Number of slots that look-ahead pins, at most: their blocks are being read,
- * or have been read and the reader has not got them yet.  Blocks that were
- * found in shared buffers are counted, too, although they take no slot.
+ * About how many slots does look-ahead pin?  Their blocks are being read, or
+ * have been read and the reader has not got them yet.  Blocks that were found
+ * in shared buffers may be counted, too, although they take no slot.  And
+ * because "pending" is an upper bound, the result may be too small.
  */
 static inline int
 slots_pinned_ahead(const Ring *ring)

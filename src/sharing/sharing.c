@@ -37,10 +37,10 @@
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
  *	  blocks is late; the others go on with the rest of the relation.
- * F. All waits of a scan for other scans together take no more than a tenth of
- *	  its own time, and no single one takes more than about 10 ms
- *	  (sharing_cost.c, D).  So whatever has stopped the slower scan, the wait is
- *	  short.
+ * F. All waits of a scan for other scans together take about a tenth of its
+ *	  own time at most, and a single wait takes about 10 ms at most
+ *	  (sharing_cost.c, D).  So whatever has stopped the slower scan, the wait
+ *	  is short.
  * G. All relations together have no more than one full window, so that scans
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller
@@ -49,13 +49,9 @@
  *	  same block leads, and the others follow: they wait until the leader has
  *	  asked for the blocks that they are about to ask for.  See below.
  *
- * The positions are on a line, not on a circle.  A scan that joins computes
- * its position from its distance to the nearest other scan.  It goes on
- * counting when it wraps around at the relation's end.  So it is always clear
- * which scan is in front, however small the relation is.  (Scans that began
- * before the relation grew wrap around a little earlier.  Until they end,
- * their positions are off by much less than a window.)  No scan waits for one
- * that it sees waiting, so no two scans wait for each other for long.
+ * Every BLOCKS_PER_STEP blocks a scan makes a step: it publishes its position
+ * and looks at the other scans (members.c).  No scan waits for one that it
+ * sees waiting, so no two scans wait for each other for long.
  *
  * Why scans follow a leader: in PostgreSQL 18, a stream that finds blocks in
  * shared_buffers looks less far ahead, by one block for each block found.  If
@@ -69,15 +65,6 @@
  * What is not done: a scan is never moved to where another scan is, and no
  * scan waits for another one to begin.
  *
- * The scans that share are members of a fixed array.  Those of one relation
- * are linked.  Joining and leaving take the lock in exclusive mode.  Every few
- * blocks a scan makes a step: it publishes its position, without the lock, and
- * looks at the other scans, with the lock in shared mode.  If the lock can't
- * be had at once, or if a process waits to acquire it in exclusive mode, the
- * scan does not look until its next step.  (The server grants a lock in shared
- * mode even if a process waits to acquire it in exclusive mode.  If a hundred
- * scans look, that process could wait for a long time.)
- *
  * The ideas are those of synchronized scans (syncscan.c) and of the thread
  * "Buffer cache is not scan resistant" on pgsql-hackers.
  *
@@ -90,9 +77,9 @@
 #include "common/clock.h"
 #include "compat.h"
 #include "ring/plan.h"
+#include "sharing/members.h"
 #include "sharing/sharing.h"
 #include "sharing/sharing_cost.h"
-#include "shmem/area.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
 
@@ -109,49 +96,8 @@
 #define MAX_BEHIND(window)			((int64) (window) * 7 / 8)
 #define MAX_BEHIND_AGAIN(window)	((int64) (window) * 3 / 4)
 
-/* Length of one wait, after which the scan looks at the other scans again. */
+/* A wait consists of naps of this length: see share_nap(). */
 #define NAP_US			200
-
-/*
- * One scan that shares.  Its process writes to it all the time, so no two
- * members are on one cache line.
- */
-typedef struct Member
-{
-	RelFileLocator locator;		/* relNumber 0: not in use */
-	int			next;			/* next member of the relation, in a circle */
-	BlockNumber nblocks;		/* size of the relation */
-	BlockNumber block;			/* block where the scan joined */
-	int64		joined_position;	/* position of that block */
-	ProcNumber	proc;
-	ProcNumber	lock_group;		/* the lock group's leader; if there is no
-								 * group, the same as proc */
-	bool		parallel;		/* one of the processes of a parallel scan */
-	/* all members below are read without the lock */
-	pg_atomic_uint32 shared;	/* has the relation other scans than this one
-								 * and its siblings?  Changes under the lock */
-	/* the following also change without the lock */
-	pg_atomic_uint64 position;	/* of the block that the scan gets next */
-	pg_atomic_uint64 asked;		/* position of the block that the scan asks
-								 * for */
-	pg_atomic_uint32 pace_ns;	/* time for a block; 0: not known yet */
-	pg_atomic_uint32 paused;
-	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
-										 * what D above names? */
-	char		pad[PG_CACHE_LINE_SIZE];
-} Member;
-
-typedef struct SharingPart
-{
-	LWLock		lock;
-	pg_atomic_uint32 nwaiting;	/* processes that wait for the lock in
-								 * exclusive mode */
-	int			nmembers;
-	int			nused;			/* members with this index or a higher one are
-								 * not in use */
-	int			nshared;		/* relations with more than one scan */
-	Member		members[FLEXIBLE_ARRAY_MEMBER];
-} SharingPart;
 
 struct ShareScan
 {
@@ -168,33 +114,7 @@ struct ShareScan
 	ScanCost	cost;
 };
 
-static SharingPart *share = NULL;
 static uint32 wait_event = 0;
-
-static int
-members_wanted(void)
-{
-	return 2 * MaxBackends;
-}
-
-static void
-init_share(void *part)
-{
-	SharingPart *new = part;
-
-	LWLockInitialize(&new->lock, shared_tranche());
-	pg_atomic_init_u32(&new->nwaiting, 0);
-	new->nmembers = members_wanted();
-	for (int i = 0; i < new->nmembers; i++)
-	{
-		pg_atomic_init_u32(&new->members[i].shared, 0);
-		pg_atomic_init_u64(&new->members[i].position, 0);
-		pg_atomic_init_u64(&new->members[i].asked, 0);
-		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
-		pg_atomic_init_u32(&new->members[i].paused, 0);
-		pg_atomic_init_u32(&new->members[i].waits_elsewhere, 0);
-	}
-}
 
 /*
  * sharing_attach
@@ -205,175 +125,10 @@ sharing_attach(void)
 {
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("RingctlScanSharing");
-	if (share == NULL)
-		share = shared_part(PART_SHARE,
-							offsetof(SharingPart, members) +
-							members_wanted() * sizeof(Member), init_share);
-}
-
-static inline bool
-in_use(const Member *member)
-{
-	return RelFileNumberIsValid(member->locator.relNumber);
-}
-
-static inline int64
-position_of(Member *member)
-{
-	return (int64) pg_atomic_read_u64(&member->position);
-}
-
-static inline int64
-asked_by(Member *member)
-{
-	return (int64) pg_atomic_read_u64(&member->asked);
-}
-
-static ProcNumber
-my_lock_group(void)
-{
-	return MyProc->lockGroupLeader ? GetNumberFromPGProc(MyProc->lockGroupLeader) :
-		MyProcNumber;
+	members_attach();
 }
 
 /* --- Joining and leaving --- */
-
-/* Acquire the lock in exclusive mode; scans that only look give way. */
-static void
-lock_members(void)
-{
-	pg_atomic_fetch_add_u32(&share->nwaiting, 1);
-	LWLockAcquire(&share->lock, LW_EXCLUSIVE);
-	pg_atomic_fetch_sub_u32(&share->nwaiting, 1);
-}
-
-/*
- * Two scans have found the relation to be a and b blocks large.  Are these
- * sizes so close that the scans' positions can be compared?
- */
-static bool
-same_size(BlockNumber a, BlockNumber b, int window)
-{
-	return Max(a, b) - Min(a, b) <= (BlockNumber) (window / 8);
-}
-
-/* Which block is at this position? */
-static BlockNumber
-block_at(const Member *member, int64 position)
-{
-	int64		distance = (position - member->joined_position) % member->nblocks;
-
-	return (BlockNumber) ((member->block + distance + member->nblocks) % member->nblocks);
-}
-
-/* Distance from one block to another, the shorter way around the relation. */
-static int64
-signed_distance(BlockNumber from, BlockNumber to, BlockNumber nblocks)
-{
-	int64		distance = (int64) to - from;
-
-	if (distance > nblocks / 2)
-		return distance - nblocks;
-	if (distance < -(int64) (nblocks / 2))
-		return distance + nblocks;
-	return distance;
-}
-
-/*
- * The position of this block, computed from its distance to the nearest scan
- * of the relation.  For the first scan, it is the block number plus 2^40,
- * which is far from zero.  The lock is held.
- */
-static int64
-position_for(const RelFileLocator *locator, BlockNumber nblocks, int window,
-			 BlockNumber block)
-{
-	int64		position = (INT64CONST(1) << 40) + block;
-	int64		nearest = PG_INT64_MAX;
-
-	for (int i = 0; i < share->nused; i++)
-	{
-		Member	   *member = &share->members[i];
-		int64		other = position_of(member);
-		int64		distance;
-
-		if (!RelFileLocatorEquals(member->locator, *locator) ||
-			!same_size(member->nblocks, nblocks, window))
-			continue;
-		distance = signed_distance(block_at(member, other) % nblocks, block, nblocks);
-		if (i64abs(distance) < nearest)
-		{
-			nearest = i64abs(distance);
-			position = other + distance;
-		}
-	}
-	return position;
-}
-
-/* Are both members processes of parallel scans in the same lock group? */
-static inline bool
-is_sibling(const Member *a, const Member *b)
-{
-	return a->parallel && b->parallel && a->lock_group == b->lock_group;
-}
-
-/*
- * A scan of the member's relation has joined or left.  Note in each member of
- * the relation whether there are two scans now, where all processes of the
- * parallel scans of one lock group count as one scan.  was_shared: were there
- * two before?  The lock is held, in exclusive mode.
- */
-static void
-note_scans(Member *member, bool was_shared)
-{
-	bool		shared = false;
-	int			i;
-
-	for (i = member->next; &share->members[i] != member; i = share->members[i].next)
-		shared |= !is_sibling(&share->members[i], member);
-	do
-	{
-		pg_atomic_write_u32(&share->members[i].shared, shared ? 1 : 0);
-		i = share->members[i].next;
-	} while (&share->members[i] != member);
-	share->nshared += (int) shared - (int) was_shared;
-}
-
-/*
- * Put a new member into the array, and return it; NULL if the array is full.
- * parallel: is it one of the processes of a parallel scan?  The lock is held.
- */
-static Member *
-add_member(const RelFileLocator *locator, bool parallel)
-{
-	Member	   *new = NULL;
-	Member	   *other = NULL;
-
-	for (int i = 0; i < share->nused; i++)
-	{
-		Member	   *member = &share->members[i];
-
-		if (!in_use(member))
-			new = new ? new : member;
-		else if (RelFileLocatorEquals(member->locator, *locator))
-			other = member;
-	}
-	if (new == NULL && share->nused < share->nmembers)
-		new = &share->members[share->nused++];
-	if (new == NULL)
-		return NULL;
-	new->locator = *locator;
-	new->parallel = parallel;
-	new->lock_group = my_lock_group();
-	new->next = new - share->members;
-	if (other != NULL)
-	{
-		new->next = other->next;
-		other->next = new - share->members;
-	}
-	note_scans(new, other != NULL && pg_atomic_read_u32(&other->shared) != 0);
-	return new;
-}
 
 /*
  * share_join
@@ -392,42 +147,20 @@ ShareScan *
 share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 		   BlockNumber block, int64 offset, int64 ahead)
 {
-	ShareScan  *scan;
-	Member	   *member;
-	int64		position;
+	ShareScan  *scan = palloc0(sizeof(ShareScan));
 
-	if (share == NULL)
-		return NULL;
-	scan = palloc0(sizeof(ShareScan));
-
-	lock_members();
-	position = position_for(&rel->rd_locator, nblocks, window, block);
-	member = add_member(&rel->rd_locator, parallel);
-	if (member != NULL)
-	{
-		member->nblocks = nblocks;
-		member->block = block;
-		member->joined_position = position;
-		member->proc = MyProcNumber;
-		pg_atomic_write_u64(&member->position, (uint64) position);
-		pg_atomic_write_u64(&member->asked, (uint64) (position + ahead));
-		pg_atomic_write_u32(&member->pace_ns, 0);
-		pg_atomic_write_u32(&member->paused, 0);
-		pg_atomic_write_u32(&member->waits_elsewhere, 0);
-	}
-	LWLockRelease(&share->lock);
-
-	if (member == NULL)
+	scan->member = member_join(&rel->rd_locator, nblocks, window, parallel,
+							   block, ahead);
+	if (scan->member == NULL)
 	{
 		pfree(scan);
 		return NULL;
 	}
-	scan->member = member;
 	scan->rel = rel;
 	scan->window = window;
 	scan->first_offset = offset;
-	scan->position = position;
-	cost_begin(&scan->cost, position);
+	scan->position = scan->member->joined_position;
+	cost_begin(&scan->cost, scan->position);
 	return scan;
 }
 
@@ -439,21 +172,7 @@ share_join(Relation rel, BlockNumber nblocks, int window, bool parallel,
 void
 share_leave(ShareScan *scan)
 {
-	Member	   *me = scan->member;
-	int			index = me - share->members;
-	int			i;
-
-	lock_members();
-	i = me->next;				/* read under the lock: the next member may
-								 * leave, too */
-	while (share->members[i].next != index)
-		i = share->members[i].next;
-	share->members[i].next = me->next;
-	note_scans(&share->members[i], pg_atomic_read_u32(&me->shared) != 0);
-	memset(&me->locator, 0, sizeof(RelFileLocator));
-	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
-		share->nused--;
-	LWLockRelease(&share->lock);
+	member_leave(scan->member);
 	pfree(scan);
 }
 
@@ -468,9 +187,13 @@ share_pause(ShareScan *scan, bool paused)
 	cost_pause(&scan->cost, paused);
 }
 
+/* --- Looking at the other scans --- */
+
 /*
- * Is the member's process running?  Only then may it help to wait for the
- * member.  If the process waits for what D above names, remember that.
+ * Does the member's process get on, as far as its wait event tells?  A process
+ * that waits for I/O, a buffer or a lightweight lock counts as getting on.
+ * Only if the process gets on may it help to wait for the member.  If the
+ * process waits for what D above names, remember that.
  */
 static bool
 is_running(Member *member)
@@ -497,8 +220,6 @@ is_running(Member *member)
 			return true;
 	}
 }
-
-/* --- Looking at the other scans --- */
 
 /*
  * May this scan wait for the member, because the member is too far behind or
@@ -540,7 +261,7 @@ static void
 look_at_others(ShareScan *scan)
 {
 	Member	   *me = scan->member;
-	int64		window = scan->window / Max(share->nshared, 1);
+	int64		window = scan->window / Max(members_shared_relations(), 1);
 	Member	   *last = NULL;
 	int64		last_behind = 0;
 	Member	   *slower = NULL;
@@ -556,9 +277,8 @@ look_at_others(ShareScan *scan)
 		return;
 	}
 	scan->state.shared = false;
-	for (int i = me->next; &share->members[i] != me; i = share->members[i].next)
+	for (Member *member = member_next(me); member != me; member = member_next(member))
 	{
-		Member	   *member = &share->members[i];
 		int64		behind = scan->position - position_of(member);
 		bool		runs;
 		int64		reach;
@@ -612,11 +332,10 @@ try_to_look(ShareScan *scan)
 		keep_nothing(scan);
 		return;
 	}
-	if (pg_atomic_read_u32(&share->nwaiting) > 0 ||
-		!LWLockConditionalAcquire(&share->lock, LW_SHARED))
+	if (!members_lock_to_look())
 		return;
 	look_at_others(scan);
-	LWLockRelease(&share->lock);
+	members_unlock();
 }
 
 /*
@@ -656,18 +375,18 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 
 /*
  * share_nap
- *		Wait for NAP_US, because share_step() has found that this may pay, and
+ *		Nap for NAP_US, because share_step() has found that this may pay, and
  *		look at the other scans again.  Returns what the scan finds out: if
  *		"wait" is still set, call this again.  *waited_ms gets the time of the
- *		wait, in ms.  Raises an error if the query was cancelled.
+ *		nap, in ms.  Raises an error if the query was cancelled.
  */
 const ShareState *
 share_nap(ShareScan *scan, double *waited_ms)
 {
 	instr_time	start;
 
-	INSTR_TIME_SET_CURRENT(start);
 	compat_submit_staged();
+	INSTR_TIME_SET_CURRENT(start);
 	pgstat_report_wait_start(wait_event);
 	pg_usleep(NAP_US);
 	pgstat_report_wait_end();

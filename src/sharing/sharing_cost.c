@@ -22,8 +22,8 @@
  *
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
- *	  For s we take the part of its time in which the process of the scan in
- *	  front had no processor.  But storage that serves two scans as fast as one
+ *	  For s we take the part of the front scan's own time in which its process
+ *	  had no processor.  But storage that serves two scans as fast as one
  *	  does not slow the scan in front down at all, and we can't tell such
  *	  storage from other storage.  So a scan waits for a slower one only if r
  *	  is no more than MOST_SLOWER.  Then it loses no more than a tenth of its
@@ -31,8 +31,8 @@
  * D. C relies on paces that may have changed, and a scan that follows a leader
  *	  (sharing.c) can't tell how fast it would be alone.  So all waits of a
  *	  scan together may take a tenth of its own time.  What it has not used of
- *	  that, it saves for later, but no more than MOST_SAVED_MS.  A measured
- *	  read is a wait, too, but for the first PROBES_AT_FIRST.
+ *	  that, it saves for later, but no more than MOST_SAVED_MS.  Measured
+ *	  reads are waits, too, except for the first PROBES_AT_FIRST.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -63,9 +63,11 @@
 #define COSTLY_READS	5
 
 /*
- * A read is measured at each of the first PROBES_AT_FIRST steps, and then once
- * in STEPS_PER_PROBE steps; or, if reads are expensive, once in
- * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each measured read.
+ * While there are other scans, a read is measured at each of the first
+ * PROBES_AT_FIRST steps.  After that, a read is measured once in
+ * STEPS_PER_PROBE steps, or, if reads are expensive, once in
+ * STEPS_PER_COSTLY_PROBE, because the scan has to wait for each of them.  If
+ * the scan may not wait at such a step, a later step measures a read.
  */
 #define STEPS_PER_PROBE	32
 #define STEPS_PER_COSTLY_PROBE	256
@@ -193,7 +195,11 @@ cost_take_pace(ScanCost *cost, int64 position)
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
 
-/* The part of the scan's own time in which this process had no processor. */
+/*
+ * The part of the scan's own time in which this process had no processor.  The
+ * processor time of the scan's pauses is subtracted, too, so after a pause the
+ * result may be too small.
+ */
 static double
 part_without_cpu(const ScanCost *cost)
 {
@@ -238,6 +244,7 @@ void
 cost_note_wait(ScanCost *cost, double waited_ms)
 {
 	cost->waited_ms += waited_ms;
+	/* from here on, the scan's own time does not include this wait */
 	cost->saved_ms = time_to_wait(cost) - waited_ms;
 	cost->saved_at_ms = own_milliseconds(cost);
 }

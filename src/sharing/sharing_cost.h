@@ -20,8 +20,8 @@ typedef struct ScanCost
 	uint8		costly;			/* a bit for each of the last eight measured
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
-	int			steps_to_probe; /* if this is 1 or less, the next step has a
-								 * measured read, if it may wait for that */
+	int			steps_to_probe; /* if this is 1 or less, a read is measured at
+								 * the next step at which the scan may wait */
 	instr_time	began;			/* when the scan joined others; each pause
 								 * moves this forward by its length */
 	instr_time	paused;			/* when its present pause began; or zero */
@@ -33,7 +33,8 @@ typedef struct ScanCost
 	double		pace_taken_ms;	/* the scan's own time when its pace was last
 								 * taken */
 	double		saved_ms;		/* time that the scan could still wait after
-								 * its last wait */
+								 * its last wait; below 0 if that wait was too
+								 * long */
 	double		saved_at_ms;	/* the scan's own time at its last wait */
 } ScanCost;
 
