@@ -194,7 +194,7 @@ COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan, tidrangescan, bitmapscan, indexscan, toast, copy, index_build or prewarm';
-COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as another scan, a parallel scan as one';
+COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as another scan, but not for kinds indexscan and toast; a parallel scan counts as one';
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
@@ -283,7 +283,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_rings() IS
-'readers that run now in any session (scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms), with their rings';
+'readers that run now in any session (scans that have a ring, are observed or read ahead; fetches of TOAST values; prewarms), with their rings';
 
 CREATE VIEW pg_ringctl_rings AS
     SELECT r.ringid, r.pid, r.leader_pid, r.datid, d.datname, r.relid,
@@ -300,7 +300,7 @@ CREATE VIEW pg_ringctl_rings AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_rings IS
-'readers that run now in any session: scans with a ring, observed, or reading ahead; fetches of TOAST values; prewarms; one row for each reader and process; without a ring, ring_buffers is 0';
+'readers that run now in any session: scans that have a ring, are observed or read ahead; fetches of TOAST values; prewarms; one row for each reader and process; without a ring, ring_buffers is 0';
 COMMENT ON COLUMN pg_ringctl_rings.ringid IS 'number of the ring, not used again while the server runs';
 COMMENT ON COLUMN pg_ringctl_rings.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if the process is a parallel worker';
@@ -393,7 +393,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null i
 COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, or if the page that it had was evicted, or is one of another relation';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, if the buffer''s page was evicted, or if that page is one of another relation';
 COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold the block relblocknumber?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
@@ -552,8 +552,8 @@ COMMENT ON VIEW pg_ringctl_pollution IS
 COMMENT ON COLUMN pg_ringctl_pollution.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_pollution.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_pollution.relid IS 'OID of the relation; null if it is in another database, or if this session sees no relation with this file';
-COMMENT ON COLUMN pg_ringctl_pollution.schemaname IS 'name of the schema that the relation is in; null if relid is';
-COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if relid is';
+COMMENT ON COLUMN pg_ringctl_pollution.schemaname IS 'name of the schema that the relation is in; null if relid is null';
+COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if relid is null';
 COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s file';
 COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';
@@ -658,7 +658,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, "any", "any", text, boolean) IS
-'set the policy of a relation, and replace its old policy: the values of the parameters with these names for scans of the relation (null: the policy does not set it)';
+'set the policy of a relation, and replace its old policy: the values of the parameters with these names for scans of the relation (null: the policy does not set that parameter)';
 COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text, boolean) IS
 'set the policy of a relation, with both sizes as text';
 

@@ -232,7 +232,7 @@ define_system_params(void)
 							"Sets the number of rows of statistics that are kept.",
 							"There is one row for each combination of database, relation and kind of reader. "
 							"When there is no room for another row, the least recently used rows are removed. "
-							"The rows take at most half of the memory that pg_ringctl.max_shared_memory leaves after each process has its place.",
+							"The rows take at most half of pg_ringctl.max_shared_memory, less what is reserved for each process.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
@@ -240,7 +240,7 @@ define_system_params(void)
 							"Sets the limit of the shared memory that all sessions use together.",
 							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
 							"The limit is fixed when the first session needs the memory. "
-							"It is never less than what the places of all processes take, plus 2 MB. "
+							"It is never less than what is reserved for all processes, plus 2 MB. "
 							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB, and may keep it between transactions. "
 							"The present value of this parameter also limits all these segments together.",
 							&param_max_shared_memory, 16 * 1024, 4 * 1024, 1024 * 1024,

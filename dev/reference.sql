@@ -37,7 +37,7 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_last_scans', 'plan_node_id', true, 'number of the scan in its plan; null: a utility command'),
     ('pg_ringctl_last_scans', 'relid', true, 'OID of the relation'),
     ('pg_ringctl_last_scans', 'worker', true, 'number of the parallel worker; null: the session itself'),
-    ('pg_ringctl_last_scans', 'scans', true, 'number of scans; a rescan counts as another scan; 0 if another process counts them'),
+    ('pg_ringctl_last_scans', 'scans', true, 'number of scans; a rescan counts as another scan, except of an index scan; 0 if another process counts them'),
     ('pg_ringctl_last_scans', 'ring_kb', true, 'size of the ring in kB'),
     ('pg_ringctl_last_scans', 'ring_buffers', true, 'size of the ring in buffers'),
     ('pg_ringctl_last_scans', 'blks_read', true, 'number of these blocks (column blocks) that were read: fills + reuses + escapes_pinned + escapes_adopted'),

@@ -162,9 +162,9 @@ typedef uint32 compat_buf_state;
  * How many buffers may a stream over this relation look ahead, if no strategy
  * limits it?  maintenance: is the stream for maintenance?  The server allows
  * one read more than may be in progress at once, but no more buffers than this
- * backend may pin.  In 17 the result is one read.  That is the limit of a
- * stream with sequential access; that a stream with random access may look
- * ahead farther is ignored.
+ * backend may pin.  In 17 the result is one read, the limit of a
+ * stream with sequential access.  The result ignores that in 17 a stream with
+ * random access may look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),
@@ -184,9 +184,10 @@ compat_lookahead_limit(Relation rel pg_attribute_unused(),
 }
 
 /*
- * While a stream finds its blocks in shared_buffers, does it soon look ahead
- * by one block only, although it could have several reads in progress?  In 17
- * it has never more than one, and in 19 it goes on looking ahead for a while.
+ * Does a stream that finds its blocks in shared_buffers lose the look-ahead
+ * with which it could have several reads in progress?  In 18 it does.  But in
+ * 17, and in 18 with io_method = sync, a stream never has more than one read
+ * in progress.  In 19 the stream goes on looking ahead for a while.
  */
 #if PG_VERSION_NUM >= 180000 && PG_VERSION_NUM < 190000
 #define compat_found_blocks_end_look_ahead()	(io_method != IOMETHOD_SYNC)

@@ -82,7 +82,11 @@ typedef struct RingCounts
 				RING_COUNTS(RING_COUNT_FIELD, RING_COUNT_FIELD)
 } RingCounts;
 
-/* Blocks that were found in shared buffers. */
+/*
+ * Blocks that were asked for and not read: they were found in shared buffers,
+ * or their read has not begun yet.  (If the stream was left before its end,
+ * it never will.)
+ */
 static inline int64
 ring_blocks_hit(const RingCounts *counts)
 {
@@ -103,7 +107,7 @@ typedef enum RingSlotState
 /* Why a slot's buffer was not reused. */
 typedef enum EscapeReason
 {
-	ESCAPE_NONE,				/* the buffer holds another page by now:
+	ESCAPE_NONE,				/* the buffer does not hold our page any more:
 								 * nothing of ours stays behind */
 	ESCAPE_PINNED,
 	ESCAPE_ADOPTED,				/* its page is also used outside the ring */

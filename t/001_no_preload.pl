@@ -1,8 +1,8 @@
 # Claims: the server does not have to be restarted or reconfigured.  In a running
 # cluster, CREATE EXTENSION works for the session that runs it, and
 # session_preload_libraries of a database for every later session.  So do the
-# database's settings: "observe" only counts what the server does, RESET takes
-# control.  CREATE EXTENSION does not use what other users have made in the schema
+# database's settings: "observe" only counts what the server does; after RESET,
+# pg_ringctl controls the rings.  CREATE EXTENSION does not use what other users have made in the schema
 # before.
 
 use strict;

@@ -1,6 +1,6 @@
 # Claims: pg_ringctl.enabled = off and a reload reach every session: scans that
 # run let their rings go, and so does a prewarm; new scans get no ring, and a new
-# prewarm refuses one.  When it is switched on again, all is as before.
+# prewarm through a ring is refused.  When it is switched on again, all is as before.
 #
 # How a ring that was let go shows: when a table is scanned the first time after
 # its load, every page is dirty, and needs WAL flushed before its buffer can be

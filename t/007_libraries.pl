@@ -2,7 +2,7 @@
 # nothing: sessions can connect, queries work, only its functions raise an
 # error.  An old and a new library in one cluster count each for itself.  After
 # DROP EXTENSION, scans of sessions that have the library work as before.
-# auto_explain goes on beside the library, and shows its option where it can.
+# auto_explain works beside the library, and prints what RING prints where it can (19).
 
 use strict;
 use warnings FATAL => 'all';

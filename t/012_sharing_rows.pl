@@ -1,7 +1,7 @@
 # Claims: if scans of one table run at the same time, and share their reads because
 # reads cost, each gets every row exactly once, whatever kinds of scans run
-# together.  However a scan ends, it leaves no page pinned, and no place among the
-# scans that share.
+# together.  However a scan ends, it leaves no page pinned, and is not among the
+# scans that share any more.
 
 use strict;
 use warnings FATAL => 'all';

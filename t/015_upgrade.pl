@@ -1,7 +1,8 @@
-# Claims: pg_upgrade takes policies along where the new server preloads the library;
-# and also where it does not, because to make the extension's functions loads it,
-# unless a function or type needs the table, which is made before them.  All of this
-# holds where the extension's files are in a folder of their own (from 18 on).
+# Claims: pg_upgrade takes policies along where the new server preloads the library.
+# It also does so without preloading, because making the extension's functions loads
+# the library, unless a function or type needs a table with a policy: such a table is
+# made before the extension.  All of this holds where the extension's files are in a
+# folder of their own (from 18 on).
 
 use strict;
 use warnings FATAL => 'all';

@@ -1,5 +1,5 @@
-# Claims: what reads tables beside the sequential scan leaves other people's pages
-# where they are, and does just what it does without the library.
+# Claims: readers other than the sequential scan leave the pages of other sessions
+# where they are, and do just what they do without the library.
 #
 # - The first COPY TO, TID range scan, bitmap heap scan, index build, dump of a table
 #   nine times as large as a hot one, and the first scan of as many TOAST values, leave

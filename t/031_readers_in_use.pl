@@ -1,5 +1,5 @@
-# Claims: whatever happens to a table while it is read, the readers beside the sequential
-# scan (COPY, TOAST, TID ranges, bitmap and index scans, index builds) do just what they
+# Claims: whatever happens to a table while it is read, the readers other than the
+# sequential scan (COPY, TOAST, TID ranges, bitmap and index scans, index builds) do just what they
 # do without the library.
 #
 # - What other sessions do to a table in the middle of a scan changes neither what

@@ -229,8 +229,8 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 
 /*
  * A relation is about to be dropped.  If we hold it, let go, so that our
- * reference does not prevent the drop.  This does not let a table be dropped
- * that a query uses: the query has the table open, and the server refuses.
+ * reference does not prevent the drop.  A table that a query uses still
+ * can't be dropped: the query has the table open, and the server refuses.
  */
 static void
 ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)

@@ -100,7 +100,8 @@ relations_open_to_read(OpenRelation *open, Oid relid)
  *		Open a relation with AccessShareLock.  If the relation is an index,
  *		"table" must be its table, which is locked first; otherwise "table"
  *		must be invalid.  If the relation does not exist, or not any more,
- *		nothing stays locked, and the result is false.
+ *		nothing stays locked, and the result is false.  If the result is true,
+ *		relations_close_read() closes the relation.
  */
 bool
 relations_try_open(OpenRelation *open, Oid relid, Oid table)

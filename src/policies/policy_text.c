@@ -89,7 +89,7 @@ malformed(const char *label, const char *item, bool twice)
 			 errdetail("\"%s\" is not a setting.", item),
 			 errhint("A policy is a list of settings, separated by commas, such as "
 					 "\"scan_ring=4MB, scan_threshold=0, dirty_pages=leave\"; "
-					 "each is optional, and takes what the parameter of that name takes.")));
+					 "each setting is optional, and takes the values of the parameter of the same name.")));
 }
 
 /*
@@ -139,7 +139,7 @@ parse_ring(const char *value)
 {
 	return args_check_ring("scan_ring",
 						   args_parse_size("scan_ring", value, GUC_UNIT_KB),
-						   "-1 means that the size is chosen, 0 means no ring.");
+						   "-1 means that the size is chosen; 0 means no ring.");
 }
 
 static int
@@ -245,8 +245,8 @@ policy_read(const PolicyTexts *settings, RelationPolicy *policy)
 
 /*
  * policy_spell
- *		Get the settings of a policy as text, each spelled as SHOW spells the
- *		parameter of the same name.
+ *		Get the settings of a policy as text, palloc'd, each spelled as SHOW
+ *		spells the parameter of the same name.
  */
 void
 policy_spell(const RelationPolicy *policy, PolicyTexts *settings)

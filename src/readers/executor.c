@@ -314,8 +314,8 @@ has_relation_that_matters(const EState *estate)
 }
 
 /*
- * Take the nodes of the plan, and of each of its subplans.  EXISTS, for
- * example, needs one row of a subplan.
+ * Take the nodes of the plan, and of each of its subplans.  A subplan may be
+ * stopped before it has returned all rows: EXISTS, for example, needs one row.
  */
 static void
 take_all_nodes(QueryDesc *queryDesc)
@@ -378,11 +378,12 @@ run_query(COMPAT_RUN_PARAMS)
 }
 
 /*
- * Count this run of a query.  Is it one of many within one statement of the
- * client?  A loop in a function runs its query once for every row, or every
- * few rows.  Resuming and pausing the readers around each run would cost more
- * than the rows do.  So from the fourth run on, until the next statement of
- * the client, nothing is done: a reader that the third run has paused stays
+ * Count this run of a query.  Is it one of many runs in a row within one
+ * statement of the client?  A loop in a function runs its query once for every
+ * row, or every few rows.  Resuming and pausing the readers around each run
+ * would cost more than the rows do.  So from the fourth run in a row on, until
+ * another query runs for a limited number of rows, or until the next statement
+ * of the client, nothing is done: a reader that the third run has paused stays
  * paused, and a reader that begins later is never paused.
  */
 static bool
@@ -493,9 +494,9 @@ ringctl_ExecutorEnd(QueryDesc *queryDesc)
  * executor_watch_runs
  *		From now on we are told when a query runs and ends.
  *
- * This is called when the first node is taken, or the first bulk load is about
- * to be given a ring.  So a session in which neither happens does not pay for
- * these hooks.
+ * This is called when the first node is taken, or when the first command that
+ * fills a new table may be given a ring.  So a session in which neither
+ * happens does not pay for these hooks.
  */
 void
 executor_watch_runs(void)

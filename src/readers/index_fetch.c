@@ -424,8 +424,8 @@ make_routine(void)
 
 /*
  * index_fetch_can_attach
- *		May the fetches of this scan become ours?  Not if they are that
- *		already, or if the scan holds a heap page.
+ *		May the fetches of this scan become ours?  They may not if they are
+ *		ours already, or if the scan holds a heap page.
  */
 bool
 index_fetch_can_attach(IndexScanDesc scan)

@@ -3,9 +3,9 @@
  * nodes.c
  *	  Replace the functions of plan nodes by functions of ours.
  *
- * Each function that a node may have gets a number n when we first see it.
- * Our function ours[n] takes the place of that function, and finds it again by
- * the number:
+ * Each pair of a node's function and our function that is to be called in its
+ * place (taken_node) gets a number n when we first see the pair.  ours[n]
+ * takes the place of the node's function, and finds the pair by the number:
  *
  *	    ps->ExecProcNodeReal = ours[n]  --->  taken_node(ps, n)
  *	                                              |

@@ -19,7 +19,7 @@
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 
 /*
- * How many functions have got a number so far; 0 if no node was ever taken.
+ * How many pairs of functions have a number so far; 0 if no node was taken.
  */
 extern int	node_nfunctions;
 

@@ -129,8 +129,8 @@ prewarm_check_enabled(int ring_kb)
  * If there is a ring, it does not matter whether the blocks fit into shared
  * buffers.  There is a ring if ring_kb is above 0.  If ring_kb is -1, it is
  * decided later for each part whether there is one.  A temporary relation is
- * not in shared buffers, so it always fits, and parallel workers can't read
- * it.
+ * read into local buffers, so whether it fits into shared buffers does not
+ * matter, either; and parallel workers can't read it.
  */
 void
 prewarm_adapt_options(PrewarmOptions *options, Relation rel)

@@ -183,7 +183,8 @@ reader_make(MemoryContext context, Size size)
 /*
  * reader_begin
  *		The reader begins to read the relation, through a new ring with these
- *		options.
+ *		options.  Raises an error if memory runs out; the resource owner then
+ *		ends the reader.
  */
 void
 reader_begin(Reader *reader, ReaderKind kind, Oid relid,
@@ -262,8 +263,9 @@ reader_failed(Datum res)
 
 /*
  * reader_may_lend
- *		Note whether the reader may lend its ring soon: its stream has asked
- *		for all blocks, or it has no page pinned between its fetches (toast.c).
+ *		Note whether the reader may lend its ring soon.  A reader may do so
+ *		once its stream has asked for all blocks, or if the reader has no page
+ *		pinned between its fetches (toast.c).
  *
  * When the session begins another reader, or a reader begins another pass,
  * lend() of this reader is called, if this reader is one of the newest
@@ -309,8 +311,9 @@ reader_lend_finished(void)
 /*
  * reader_start_clock, reader_stop_clock
  *		Start or stop a reader's clock.  The clock is stopped between two runs
- *		of the query, and from the end of a pass to the next rescan.  (It may
- *		not be exact if the query is run in a loop: see is_in_loop().)
+ *		of the query, and from the moment when the stream has asked for all
+ *		blocks of a pass to the next rescan.  (If the query is run in a loop,
+ *		the time may be inexact: see is_in_loop().)
  */
 void
 reader_start_clock(Reader *reader)

@@ -323,8 +323,9 @@ get_facts(const ScanReader *reader, ScanFacts *facts)
 
 /*
  * scan_get_facts
- *		Set *facts to what the reader did so far.  Must be called while its
- *		query does not run.
+ *		Set *facts to what the reader did so far.  Must be called after the
+ *		last run of the query: blocks that are not consumed by then count as
+ *		unconsumed.
  */
 void
 scan_get_facts(ScanReader *reader, ScanFacts *facts)

@@ -23,12 +23,13 @@
 #include "utils/rel.h"
 
 /*
- * May the scan share its reads?  It may only if the server would synchronize
- * the scan with other scans, and if the ring has room to keep pages for them.
- * A scan does not share its reads
+ * May the scan share its reads?  It may only if pg_ringctl.scan_sharing is on,
+ * if the server would synchronize the scan with other scans, if the scan runs
+ * forward, and if its ring has room to keep pages for other scans.  A scan
+ * does not share its reads
  *
  * A. in a rescan, because that starts where the first pass started;
- * B. if a node above it may stop it early, like that of a LIMIT; if its query
+ * B. if a node above it may stop it early, such as a Limit node; if its query
  *	  is run for a limited number of rows, like the query of a cursor or of
  *	  SELECT INTO in PL/pgSQL; or if it is a scan of a utility command;
  * C. if the process holds a lightweight lock, because in that case a wait

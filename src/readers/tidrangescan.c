@@ -126,10 +126,10 @@ blocks_in_range(BlockRange range, BlockNumber nblocks)
  * Does the scan, which is about to begin, get a ring of ours?  *nblocks is set
  * to the relation's size if it does.
  *
- * It is not enough to look at the range: a tool may copy a large table range
- * by range, where each range would fit into the pool.  But most ranges are
- * below the threshold, whatever the relation's size, and then the size need
- * not be asked for.
+ * Whether the ring is to be ours depends on the relation's size, not on the
+ * range's: a tool may copy a large table in ranges that would each fit into
+ * the pool.  The range only has to be over the threshold.  Most ranges are
+ * not, whatever the relation's size, and then the size need not be asked for.
  */
 static bool
 gets_ring(TidRangeScanState *node, BlockNumber *nblocks)

@@ -20,11 +20,11 @@
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  A reader reads its first blocks without a ring:
- * leave_first (plan_for_toast()), less the number of blocks that the query's
- * other readers of TOAST tables had left when this reader began.  The readers
- * of a utility command have rings from the beginning, because a command is
- * seldom repeated.
+ * after their row was read.  A reader reads its first blocks without a ring.
+ * Their number is leave_first (plan_for_toast()), less the number of blocks
+ * that the query's other readers of TOAST tables had left when this reader
+ * began.  The readers of a utility command have rings from the beginning,
+ * because a command is seldom repeated.
  *
  * Between the fetches of two values a reader has no page pinned.  So when
  * another reader of the session begins, a reader of values lends its ring, and
@@ -381,7 +381,7 @@ toast_look_up(Relation rel)
  * toast_begin
  *		The relation is about to be scanned by the query or utility command
  *		"owner".  If its TOAST table is large enough, let the values that are
- *		fetched from it go through a ring.  is_query: is it a query?
+ *		fetched from it go through a ring.  is_query: is "owner" a query?
  *
  * The relation is locked, so no other session can drop its TOAST table.  If
  * this session already has a reader of the TOAST table, for another scan, that

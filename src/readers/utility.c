@@ -191,9 +191,10 @@ becomes_query(Relation rel)
 }
 
 /*
- * Does COPY begin now?  The user has just been found to have these privileges.
- * COPY begins if they are on a table with the name that COPY gives and, for
- * COPY FROM, include INSERT.
+ * Does COPY begin now?  If so, catch its scan or its load, unless COPY becomes
+ * a query.  The user has just been found to have these privileges.  COPY
+ * begins if they are on a table with the name that COPY gives and, for COPY
+ * FROM, include INSERT.
  */
 static bool
 copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)

@@ -9,7 +9,7 @@
  *	    | parts[] ------+------->| live       live_rings.c: places         |
  *	    | off_count     |        | escapes    escape_log.c: the log        |
  *	    +---------------+        | facts      scan_facts.c: lists          |
- *	                             | share      sharing.c: members           |
+ *	                             | share      members.c: scans             |
  *	                             | progress   progress.c: places           |
  *	                             +-----------------------------------------+
  *
@@ -78,7 +78,7 @@ static dsa_area *area = NULL;
 /* Did shared_try() fail once? */
 static bool unavailable = false;
 
-/* What to do when this process exits, the last one first. */
+/* Functions to call when this process exits, the last one first. */
 static SharedExit exits[NUM_SHARED_PARTS];
 static int	nexits = 0;
 bool		shared_watches_exit = false;
@@ -128,8 +128,8 @@ shared_begin_to_watch_exit(void)
 
 /*
  * shared_on_exit
- *		Call this function when this process exits.  Each part may do this
- *		once, after shared_attach().  Does not throw.
+ *		From now on "function" is called when this process exits.  Each part
+ *		may do this once, after shared_attach().  Does not throw.
  */
 void
 shared_on_exit(SharedExit function)
@@ -403,8 +403,10 @@ call_segment_function(void *arg)
 /*
  * shared_try_segment
  *		Call a function that makes a segment of its own, and pins its mapping.
- *		If it raises an error, say nothing: a later call may succeed.  Returns
- *		whether it was called and has succeeded.
+ *		If it raises an error, say nothing: a later call may succeed.  But an
+ *		error that the user or the administrator has asked for, such as a
+ *		cancel, is raised again.  Returns whether the function was called and
+ *		has succeeded.
  */
 bool
 shared_try_segment(SharedMakeSegment function)

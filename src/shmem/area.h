@@ -20,7 +20,7 @@ typedef enum SharedPart
 	PART_LIVE,					/* live_rings.c */
 	PART_ESCAPES,				/* escape_log.c */
 	PART_FACTS,					/* scan_facts.c */
-	PART_SHARE,					/* sharing.c */
+	PART_SHARE,					/* members.c */
 	PART_PROGRESS,				/* progress.c */
 } SharedPart;
 

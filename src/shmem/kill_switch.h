@@ -21,7 +21,7 @@ typedef struct EnabledMark
 									 * pg_ringctl is switched off; NULL: there
 									 * is none */
 	uint32		off_count;		/* its value when the reader started */
-	bool		switched_off;	/* was pg_ringctl switched off since then? */
+	bool		switched_off;	/* is pg_ringctl off for this reader? */
 } EnabledMark;
 
 extern void enabled_assign(bool newval, void *extra);

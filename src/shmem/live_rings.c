@@ -5,7 +5,7 @@
  *
  * While a ring runs, its public part and its slots are in shared memory, and
  * the ring works on them there.  So nothing has to be reported while a scan
- * runs, and other sessions see the ring exactly as it is.
+ * runs, and other sessions see the ring as its process last saw it.
  *
  *	  places, by ProcNumber       the segment of a process
  *	  +-----+-----+-----+       +--------------------------------------------+
@@ -116,7 +116,7 @@ static LivePlace *my_place = NULL;
 static dsm_segment *my_dsm_segment = NULL;
 static LiveSegment *my_segment = NULL;
 
-/* Is this process's segment one of nsegments? */
+/* Is this process's segment counted in nsegments? */
 static bool segment_counted = false;
 
 /*
@@ -359,8 +359,9 @@ count_not_shown(void)
  *		Returns a ring with nslots zeroed slots, which other sessions do not
  *		see until live_show().  The caller must give it back with live_leave().
  *		If there is no room for others to see the ring or its slots, sets
- *		*not_shown.  If *not_shown was false until then, counts the ring as not
- *		shown.  Raises an error only if private memory can't be allocated.
+ *		*not_shown, and counts the ring unless *not_shown was set before.
+ *		Raises an error only if private memory can't be allocated, or if the
+ *		query is cancelled while the segment is made.
  */
 LiveRing *
 live_enter(int nslots, bool *not_shown)
@@ -420,7 +421,7 @@ live_leave(LiveRing *ring)
 	if (ring->private)
 		pfree(ring);
 	else if (!IsTransactionState() && !proc_exit_inprogress)
-		segment_rests();		/* the transaction has ended before */
+		segment_rests();		/* the (sub)transaction has ended or failed */
 }
 
 /*
