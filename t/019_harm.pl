@@ -712,6 +712,10 @@ sub instructions_of_small_scans
 			@small_pool
 		],
 		[
+			'first rows of a table with TOAST values', 1.09,
+			repeated(300, 'SELECT id INTO x FROM docs'), @small_pool
+		],
+		[
 			'small bitmap scans',
 			1.02,
 			repeated(

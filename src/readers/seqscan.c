@@ -18,7 +18,9 @@
  *
  * A. Most scans are of small tables and get no ring, or are left to the
  *	  server's ring.  They pay only for this decision, and for the one on
- *	  TOAST values (toast.c).
+ *	  TOAST values (toast.c).  If the values may need a ring, we are called
+ *	  once more: the ring is not made before the scan is asked for its second
+ *	  row, because many scans are asked for one row only.
  * B. A scan that would get a ring by default, or whose ring is only observed,
  *	  may be given up after a few rows, by a LIMIT or EXISTS.  So first the
  *	  server reads FIRST_BLOCKS blocks without us: we only set the limit that
@@ -35,6 +37,8 @@
  * allocated before a scan is attached:
  *
  *	  not inited, no limit		the scan has not begun
+ *	  inited, no limit			the scan is left alone, and its values may need
+ *								a ring
  *	  inited, with a limit		the scan is reading the first blocks
  *	  not inited, with a limit	the scan is at the limit, if the last call
  *								returned no row
@@ -156,9 +160,24 @@ attach_ring(SeqScanState *node, RingOptions *options, bool alone)
 }
 
 /*
+ * May the ring for the relation's TOAST values wait until the scan goes on?
+ * It may not if the scan has a filter: if no row passes the filter, one call
+ * may fetch the values of many rows.  If another library has wrapped the
+ * node's function, our function would be called for every row, so don't wait.
+ */
+static bool
+values_may_wait(const SeqScanState *node)
+{
+	return node->ss.ps.qual == NULL &&
+		node->ss.ss_currentScanDesc->rs_parallel == NULL &&
+		node_is_taken(&node->ss.ps) && toast_may_matter(node->ss.ss_currentRelation);
+}
+
+/*
  * Decide what becomes of a scan that has a descriptor and is about to start a
- * pass.  Returns true if the server reads the scan's first blocks.  Otherwise
- * the scan was attached or is left alone, and our work is done.
+ * pass.  Returns true if we must be called again: the server reads the scan's
+ * first blocks, or its first row.  Otherwise the scan was attached or is left
+ * alone, and our work is done.
  */
 static bool
 decide_for(SeqScanState *node, bool alone)
@@ -169,6 +188,8 @@ decide_for(SeqScanState *node, bool alone)
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 	{
+		if (values_may_wait(node))
+			return true;
 		toast_begin(node->ss.ps.state, rel, true);
 		return false;
 	}
@@ -199,7 +220,7 @@ static bool
 decide(SeqScanState *node, bool alone)
 {
 	MemoryContext oldcontext;
-	bool		server_begins;
+	bool		call_again;
 
 	if (plan_mode() == MODE_OFF)
 		return false;
@@ -208,9 +229,9 @@ decide(SeqScanState *node, bool alone)
 	/* A parallel scan has its descriptor already. */
 	if (node->ss.ss_currentScanDesc == NULL)
 		node->ss.ss_currentScanDesc = compat_begin_seqscan(node);
-	server_begins = decide_for(node, alone);
+	call_again = decide_for(node, alone);
 	MemoryContextSwitchTo(oldcontext);
-	return server_begins;
+	return call_again;
 }
 
 /*
@@ -246,7 +267,7 @@ left_first_block(HeapScanDesc scan, BlockNumber was_at)
 		(was_at == scan->rs_startblock || was_at == InvalidBlockNumber);
 }
 
-/* The scan goes on after its first block: its TOAST values may need a ring. */
+/* The scan goes on: its TOAST values may need a ring. */
 static pg_noinline void
 begin_values(SeqScanState *node)
 {
@@ -306,6 +327,11 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 		attach_now(node, alone);
 		return node_hand_back(ps, n);
 	}
+	else if (!has_limit(scan) && !node_is_wrapped(ps, n))
+	{
+		begin_values(node);
+		return node_hand_back(ps, n);
+	}
 
 	block = scan->rs_cblock;
 	slot = node_call(ps, n);
@@ -314,7 +340,7 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 		attach_now(node, alone);
 		return node_hand_back(ps, n);
 	}
-	if (left_first_block(scan, block))
+	if (has_limit(scan) && left_first_block(scan, block))
 		begin_values(node);
 	return slot;
 }

@@ -109,7 +109,12 @@ range_of(const PlanState *ps, bool only_constants)
 	MemoryContext oldcontext = MemoryContextSwitchTo(ps->ps_ExprContext->ecxt_per_tuple_memory);
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
+	{
 		narrow_range(&range, qual, ps, only_constants);
+		/* Like the server, compute no other value after a null. */
+		if (range.last < 0)
+			break;
+	}
 	MemoryContextSwitchTo(oldcontext);
 	ResetExprContext(ps->ps_ExprContext);
 	return range;
