@@ -75,6 +75,8 @@ find_lent(int wanted)
 	while (first > 0 && found < wanted)
 		if (is_still_lent(--first))
 			found++;
+	if (found == lent.count - first)
+		return found;			/* the usual case: there is none to remove */
 	kept = first;
 	for (int n = first; n < lent.count; n++)
 		if (is_still_lent(n))
@@ -290,7 +292,8 @@ ring_lend_to_server(BufferAccessStrategy strategy, int most)
 	most = find_lent(Min(most, strategy->nbuffers));
 	/* The server takes slot 1 first, and slot 0 last. */
 	for (int n = 1; n <= most; n++)
-		strategy->buffers[n % strategy->nbuffers] = lent.slots[lent.count - n].buffer;
+		strategy->buffers[n == strategy->nbuffers ? 0 : n] =
+			lent.slots[lent.count - n].buffer;
 }
 
 /* Let a ring that only observes begin with these slots of the strategy. */
