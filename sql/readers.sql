@@ -381,6 +381,7 @@ SELECT what, v.*
         ('hashed', 'SELECT count(*) FROM doc a JOIN doc b ON a.body = b.body'),
         ('nested loop', 'SELECT g, count(*) FROM generate_series(1, 3) g, LATERAL (SELECT FROM doc WHERE body < g::text OFFSET 0) d GROUP BY g'),
         ('subselect', 'SELECT g, (SELECT max(body) FROM doc WHERE id > g - g) FROM generate_series(1, 3) g'),
+        ('one row, then many', 'SELECT n, (SELECT count(md5(body)) FROM (SELECT body FROM doc LIMIT n) d) FROM generate_series(1, 2001, 2000) n'),
         ('tid range', 'SELECT md5(body) FROM doc WHERE ctid > ''(0,1)'''),
         ('two at a time', 'SELECT md5(a.body), md5(b.body) FROM doc a JOIN doc b ON a.id = 2500 - b.id')) q (what, query),
        LATERAL judge_reader('toast', query, :'doc_toast', 512 + 1) v;

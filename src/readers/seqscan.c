@@ -20,7 +20,8 @@
  *	  server's ring.  They pay only for this decision, and for the one on
  *	  TOAST values (toast.c).  If the values may need a ring, we are called
  *	  once more: the ring is not made before the scan is asked for its second
- *	  row, because many scans are asked for one row only.
+ *	  row, or starts its second pass, because many scans are asked for one row
+ *	  only.
  * B. A scan that would get a ring by default, or whose ring is only observed,
  *	  may be given up after a few rows, by a LIMIT or EXISTS.  So first the
  *	  server reads FIRST_BLOCKS blocks without us: we only set the limit that
@@ -37,8 +38,8 @@
  * allocated before a scan is attached:
  *
  *	  not inited, no limit		the scan has not begun
- *	  inited, no limit			the scan is left alone, and its values may need
- *								a ring
+ *	  inited, no limit			the server has read one row, and the TOAST values
+ *								may need a ring
  *	  inited, with a limit		the scan is reading the first blocks
  *	  not inited, with a limit	the scan is at the limit, if the last call
  *								returned no row
@@ -311,6 +312,11 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) ||
 			!decide(node, alone || again))
 			return node_hand_back(ps, n);
+		if (again && !has_limit(scan) && !node_is_wrapped(ps, n))
+		{
+			begin_values(node);
+			return node_hand_back(ps, n);
+		}
 		if (again && !node_is_wrapped(ps, n))
 		{
 			node_restore(ps, n);

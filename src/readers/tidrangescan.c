@@ -67,8 +67,11 @@ bounds_from_above(Oid opno)
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
  * ctid".  If the value is null, the range is empty.  If only_constants, do not
  * compute any value: a qual whose value is not a constant narrows nothing.
+ *
+ * The server computes no other value after a null.  Returns false if this value
+ * is null or unknown, so that no other value must be computed.
  */
-static void
+static bool
 narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)
 {
 	bool		ctid_is_left = is_ctid(get_leftop(qual));
@@ -82,22 +85,25 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 		tid = ((Const *) value)->constvalue;
 		isnull = ((Const *) value)->constisnull;
 	}
+	else if (only_constants)
+		return true;
 	/* initializing a subplan here would add it to the node once more */
-	else if (only_constants || contain_subplans((Node *) value))
-		return;
+	else if (contain_subplans((Node *) value))
+		return false;
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, (PlanState *) ps),
 										ps->ps_ExprContext, &isnull);
 	if (isnull)
 	{
 		range->last = -1;
-		return;
+		return false;
 	}
 	block = ItemPointerGetBlockNumberNoCheck((ItemPointer) DatumGetPointer(tid));
 	if (bounds_from_above(qual->opno) == ctid_is_left)
 		range->last = Min(range->last, block);
 	else
 		range->first = Max(range->first, block);
+	return true;
 }
 
 /* The range that the node is about to scan; first > last if it is empty. */
@@ -110,9 +116,7 @@ range_of(const PlanState *ps, bool only_constants)
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
 	{
-		narrow_range(&range, qual, ps, only_constants);
-		/* Like the server, compute no other value after a null. */
-		if (range.last < 0)
+		if (!narrow_range(&range, qual, ps, only_constants))
 			break;
 	}
 	MemoryContextSwitchTo(oldcontext);
