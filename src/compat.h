@@ -162,9 +162,9 @@ typedef uint32 compat_buf_state;
  * How many buffers may a stream over this relation look ahead, if no strategy
  * limits it?  maintenance: is the stream for maintenance?  The server allows
  * one read more than may be in progress at once, but no more buffers than this
- * backend may pin.  In 17 the result is one read, the limit of a
- * stream with sequential access.  The result ignores that in 17 a stream with
- * random access may look ahead farther.
+ * backend may pin.  In 17 the result is one read, the limit of a stream with
+ * sequential access.  The result ignores that in 17 a stream with random
+ * access may look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),

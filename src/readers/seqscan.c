@@ -178,10 +178,10 @@ values_may_wait(const SeqScanState *node)
  * Decide what becomes of a scan that has a descriptor and is about to start a
  * pass.  Returns true if we must be called again: the server reads the scan's
  * first blocks, or its first row.  Otherwise the scan was attached or is left
- * alone, and our work is done.
+ * alone, and our work is done.  again: was an earlier pass given up?
  */
 static bool
-decide_for(SeqScanState *node, bool alone)
+decide_for(SeqScanState *node, bool alone, bool again)
 {
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	Relation	rel = node->ss.ss_currentRelation;
@@ -189,7 +189,7 @@ decide_for(SeqScanState *node, bool alone)
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 	{
-		if (values_may_wait(node))
+		if (!again && values_may_wait(node))
 			return true;
 		toast_begin(node->ss.ps.state, rel, true);
 		return false;
@@ -199,7 +199,7 @@ decide_for(SeqScanState *node, bool alone)
 		RingOptions options;
 
 		plan_for_scan(rel, scan->rs_nblocks, param_mode, &options, NULL);
-		attach_ring(node, &options, alone);
+		attach_ring(node, &options, alone || again);
 		return false;
 	}
 
@@ -218,7 +218,7 @@ decide_for(SeqScanState *node, bool alone)
 
 /* The same for a node whose scan may have no descriptor yet. */
 static bool
-decide(SeqScanState *node, bool alone)
+decide(SeqScanState *node, bool alone, bool again)
 {
 	MemoryContext oldcontext;
 	bool		call_again;
@@ -230,7 +230,7 @@ decide(SeqScanState *node, bool alone)
 	/* A parallel scan has its descriptor already. */
 	if (node->ss.ss_currentScanDesc == NULL)
 		node->ss.ss_currentScanDesc = compat_begin_seqscan(node);
-	call_again = decide_for(node, alone);
+	call_again = decide_for(node, alone, again);
 	MemoryContextSwitchTo(oldcontext);
 	return call_again;
 }
@@ -310,13 +310,8 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 
 		if ((again && last_try) ||
 			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) ||
-			!decide(node, alone || again))
+			!decide(node, alone, again))
 			return node_hand_back(ps, n);
-		if (again && !has_limit(scan) && !node_is_wrapped(ps, n))
-		{
-			begin_values(node);
-			return node_hand_back(ps, n);
-		}
 		if (again && !node_is_wrapped(ps, n))
 		{
 			node_restore(ps, n);

@@ -90,6 +90,16 @@ members_attach(void)
 							members_wanted() * sizeof(Member), init_share);
 }
 
+/*
+ * member_next
+ *		The next member of the relation, in a circle.  The lock is held.
+ */
+Member *
+member_next(const Member *member)
+{
+	return &share->members[member->next];
+}
+
 static inline bool
 in_use(const Member *member)
 {
@@ -177,15 +187,12 @@ static void
 note_scans(Member *member, bool was_shared)
 {
 	bool		shared = false;
-	int			i;
 
-	for (i = member->next; &share->members[i] != member; i = share->members[i].next)
-		shared |= !is_sibling(&share->members[i], member);
-	do
-	{
-		pg_atomic_write_u32(&share->members[i].shared, shared ? 1 : 0);
-		i = share->members[i].next;
-	} while (&share->members[i] != member);
+	for (Member *other = member_next(member); other != member; other = member_next(other))
+		shared |= !is_sibling(other, member);
+	pg_atomic_write_u32(&member->shared, shared ? 1 : 0);
+	for (Member *other = member_next(member); other != member; other = member_next(other))
+		pg_atomic_write_u32(&other->shared, shared ? 1 : 0);
 	share->nshared += (int) shared - (int) was_shared;
 }
 
@@ -268,16 +275,13 @@ member_join(const RelFileLocator *locator, BlockNumber nblocks, int window,
 void
 member_leave(Member *me)
 {
-	int			index = me - share->members;
-	int			i;
+	Member	   *previous = me;
 
 	lock_to_change();
-	i = me->next;				/* read under the lock: the next member may
-								 * leave, too */
-	while (share->members[i].next != index)
-		i = share->members[i].next;
-	share->members[i].next = me->next;
-	note_scans(&share->members[i], pg_atomic_read_u32(&me->shared) != 0);
+	while (member_next(previous) != me)
+		previous = member_next(previous);
+	previous->next = me->next;
+	note_scans(previous, pg_atomic_read_u32(&me->shared) != 0);
 	memset(&me->locator, 0, sizeof(RelFileLocator));
 	while (share->nused > 0 && !in_use(&share->members[share->nused - 1]))
 		share->nused--;
@@ -301,7 +305,8 @@ members_lock_to_look(void)
 
 /*
  * members_unlock
- *		Release the lock that members_lock_to_look() has acquired.
+ *		Release the lock, which members_lock_to_look() or lock_to_change() has
+ *		acquired.
  */
 void
 members_unlock(void)
@@ -317,14 +322,4 @@ int
 members_shared_relations(void)
 {
 	return share->nshared;
-}
-
-/*
- * member_next
- *		The next member of the relation, in a circle.  The lock is held.
- */
-Member *
-member_next(const Member *member)
-{
-	return &share->members[member->next];
 }
