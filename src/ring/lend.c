@@ -305,8 +305,8 @@ observe_from(Ring *ring, const RingSlot *slots, int nslots)
 	nslots = Min(nslots, nbuffers);
 	ring->saved_slots = MemoryContextAllocZero(ring_context, nbuffers * sizeof(RingSlot));
 	memcpy(ring->saved_slots, slots, nslots * sizeof(RingSlot));
-	for (int i = 0; i < nslots; i++)
-		ring->strategy->buffers[i] = slots[i].buffer;
+	for (int i = 0; i < nbuffers; i++)
+		ring->strategy->buffers[i] = ring->saved_slots[i].buffer;
 	ring->own.occupied = nslots;
 	ring->own.current = ring->strategy->current = Max(0, nslots - 1);
 }

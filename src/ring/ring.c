@@ -161,7 +161,8 @@ Ring *
 ring_create(const RingOptions *options)
 {
 	int			server_buffers = options->nbuffers > 0 ? strategy_server_buffers() : 0;
-	Size		size = sizeof(Ring);
+	Size		header = sizeof(Ring);
+	Size		buffers = 0;
 	Ring	   *ring;
 
 	if (ring_context == NULL)
@@ -169,10 +170,14 @@ ring_create(const RingOptions *options)
 											 ALLOCSET_DEFAULT_SIZES);
 
 	if (options->nbuffers > 0)
-		size = MAXALIGN(size) + offsetof(BufferAccessStrategyData, buffers) +
-			options->capacity * sizeof(Buffer);
+	{
+		header = MAXALIGN(header) + offsetof(BufferAccessStrategyData, buffers);
+		buffers = options->capacity * sizeof(Buffer);
+	}
 
-	ring = MemoryContextAllocZero(ring_context, size);
+	/* ring_start() sets the strategy's buffers, and uses only some of them. */
+	ring = MemoryContextAlloc(ring_context, header + buffers);
+	memset(ring, 0, header);
 	ring->options = *options;
 	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
 	ring->in_first_reads = options->leave_first > 0;
@@ -507,7 +512,7 @@ ring_start_pass(Ring *ring)
  * ring_close
  *		The stream has ended, or is about to vanish with a failed query: watch
  *		the ring one last time, and lend its buffers.  Its counts can be read
- *		until ring_free().  Must not throw.
+ *		until ring_free().  Must not throw while a transaction aborts.
  */
 void
 ring_close(Ring *ring)
@@ -542,7 +547,6 @@ ring_live(const Ring *ring)
 	return ring->live;
 }
 
-/* The ring's options. */
 const RingOptions *
 ring_options(const Ring *ring)
 {

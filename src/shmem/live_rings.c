@@ -68,7 +68,7 @@
 #define MAX_SLOTS		4096
 #endif
 
-/* A segment that has not been used for this number of seconds is given back. */
+/* A segment that was not used for this number of seconds is given back. */
 #define KEEP_FOR_S		1
 
 /* Seconds until the next attempt, if a segment could not be made. */
@@ -356,8 +356,10 @@ count_not_shown(void)
 
 /*
  * live_enter
- *		Returns a ring with nslots zeroed slots, which other sessions do not
- *		see until live_show().  The caller must give it back with live_leave().
+ *		Returns a ring with nslots slots, which other sessions do not see until
+ *		live_show().  The slots are not initialized: a ring that has room for
+ *		thousands of slots may use a few only.  The caller must give the ring
+ *		back with live_leave().
  *		If there is no room for others to see the ring or its slots, sets
  *		*not_shown, and counts the ring unless *not_shown was set before.
  *		Raises an error only if private memory can't be allocated, or if the
@@ -381,7 +383,7 @@ live_enter(int nslots, bool *not_shown)
 	if (nslots > 0 && first_slot < 0)
 		private_slots = MemoryContextAllocExtended(TopMemoryContext,
 												   nslots * sizeof(RingSlot),
-												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+												   MCXT_ALLOC_HUGE);
 	if (ring == NULL)
 	{
 		ring = MemoryContextAllocExtended(TopMemoryContext, sizeof(LiveRing),
@@ -401,8 +403,6 @@ live_enter(int nslots, bool *not_shown)
 	ring->private_slots = private_slots;
 	ring->first_slot = Max(0, first_slot);
 	ring->nslots = first_slot < 0 ? 0 : nslots;
-	if (ring->nslots > 0)
-		memset(live_slots(ring), 0, nslots * sizeof(RingSlot));
 	return ring;
 }
 
@@ -509,8 +509,8 @@ copy_slots(const LiveSegment *segment, const LiveRing *ring, int nslots)
 }
 
 /*
- * Copy one ring.  Returns false if it is not shown, or if another ring has
- * taken its place meanwhile.
+ * Copy one ring.  Returns false if it is not shown, or if it was hidden or
+ * replaced meanwhile.
  */
 static bool
 view_ring(LiveSegment *segment, int i, bool slots, LiveView *view)
@@ -573,8 +573,7 @@ view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 
 /*
  * live_read
- *		Copy the rings that are shown to palloc'd *views, and return their
- *		number.
+ *		Copy the shown rings to palloc'd *views, and return their number.
  *
  * If only_pid is not 0, copy only the rings of that process.  slots: copy
  * their slots, too?  No session waits for this.
