@@ -89,7 +89,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, text, text[], integer, text) IS
-'read a table, its indexes and its TOAST table, or those of all partitions of a partitioned table, in the order that parts gives; the other arguments are those of pg_ringctl_prewarm; returns one row for each relation';
+'read a table, its indexes and its TOAST table, or all partitions of a partitioned table with theirs, in the order that parts gives; the other arguments are those of pg_ringctl_prewarm; returns one row for each relation';
 COMMENT ON FUNCTION pg_ringctl_prewarm_all(regclass, bigint, text[], integer, text) IS
 'read a table, its indexes and its TOAST table through a ring of this size in kB';
 
@@ -194,7 +194,7 @@ COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan, tidrangescan, bitmapscan, indexscan, toast, copy, index_build or prewarm';
-COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a rescan counts as another scan, but not for kinds indexscan and toast; a parallel scan counts as one';
+COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a parallel scan counts as one, but for kind toast only if the leader fetched values; a rescan counts as another scan, but not for kinds indexscan and toast';
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
@@ -202,7 +202,7 @@ COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
-COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'number of these blocks (column blocks) that were found in shared buffers';
+COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'number of these blocks (column blocks) that were not read, because they were found in shared buffers, or because the scan ended before their read began';
 COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column blocks) that were read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
 COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty, or whose page was gone';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
@@ -210,7 +210,7 @@ COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer 
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page; they are emptied, except in observe mode';
-COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended or changed its direction';
+COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended, was rescanned, or went on somewhere else';
 COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
 COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless they are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
@@ -316,7 +316,7 @@ COMMENT ON COLUMN pg_ringctl_rings.ring_buffers IS 'size of the ring in buffers;
 COMMENT ON COLUMN pg_ringctl_rings.occupied IS 'number of slots that hold a buffer';
 COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the last slot that was taken or passed over, counted from 0';
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
-COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, the planner''s estimate; for an index scan or TOAST values, the size of the table (of a TOAST table: when the session last looked at it), although a block may be read more than once';
+COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, an estimate; for an index scan or TOAST values, the size of the table, of which blocks may be read more than once (the size of a TOAST table is the one that the session last saw)';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process in the present pass; a sequential scan also counts the first blocks, which were read before scan_start';
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
@@ -710,7 +710,8 @@ COMMENT ON COLUMN pg_ringctl_policies.scan_threshold IS 'value of pg_ringctl.sca
 COMMENT ON COLUMN pg_ringctl_policies.dirty_pages IS 'value of pg_ringctl.dirty_pages for scans of the relation; null: as the parameter says';
 COMMENT ON COLUMN pg_ringctl_policies.index_read_ahead IS 'value of pg_ringctl.index_read_ahead for index scans of the relation; null: as the parameter says';
 
--- Not in C: DROP EXTENSION of any extension must work without the library.
+-- This is not in C, because each DROP EXTENSION calls it, and must work without
+-- the library.
 CREATE FUNCTION pg_ringctl_warn_of_policies() RETURNS event_trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE

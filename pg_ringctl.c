@@ -5,8 +5,8 @@
  *
  * Big scans read through buffer access strategies, which are private rings of
  * shared buffers.  pg_ringctl makes these rings visible, controllable and
- * tight.  The folders of src/, from the bottom up; see docs/architecture.md
- * for how they depend on each other:
+ * tight.  These are the files and folders of src/, from the bottom up; see
+ * docs/architecture.md for how they depend on each other:
  *
  *	  src/compat.h      every difference between server majors
  *	  src/params.h      the configuration parameters
@@ -82,9 +82,9 @@ static const struct config_enum_entry dirty_pages_options[] = {
  * May the parameter with this name be set to this size of a ring, in kB?  It
  * may be -1, 0, or "least" or more.
  *
- * The result depends on nothing but the value.  If a check hook rejected a
- * value in a parallel worker that it has accepted in the leader, the worker
- * would fail.
+ * The result depends on nothing but the value.  If a check hook accepted a
+ * value in the leader and rejected it in a parallel worker, the worker would
+ * fail.
  */
 static bool
 check_ring(const char *name, int value, int least)

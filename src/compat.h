@@ -53,12 +53,6 @@
 #define COMPAT_RUN_ARGS		queryDesc, direction, count, execute_once
 #endif
 
-/* The parameters of ProcessUtility(), which are the same in all majors. */
-#define COMPAT_UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
-	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
-	DestReceiver *dest, QueryCompletion *qc
-#define COMPAT_UTILITY_ARGS		pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc
-
 /* In 19, CLUSTER is a form of REPACK. */
 #if PG_VERSION_NUM >= 190000
 #define COMPAT_CLUSTER_STMT		T_RepackStmt
@@ -160,11 +154,11 @@ typedef uint32 compat_buf_state;
 
 /*
  * How many buffers may a stream over this relation look ahead, if no strategy
- * limits it?  maintenance: is the stream for maintenance?  The server allows
- * one read more than may be in progress at once, but no more buffers than this
- * backend may pin.  In 17 the result is one read, the limit of a stream with
- * sequential access.  The result ignores that in 17 a stream with random
- * access may look ahead farther.
+ * limits it?  maintenance: is the stream for maintenance?  From 18 on, the
+ * server allows one read more than may be in progress at once, but no more
+ * buffers than this backend may pin.  In 17 the result is one read, the limit
+ * of a stream with sequential access, although a stream with random access may
+ * look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),

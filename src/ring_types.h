@@ -26,10 +26,10 @@ typedef enum RingSource
 } RingSource;
 
 /*
- * The counts of a ring, besides the blocks asked for and consumed.
- * COUNT(name, label) is a number, TIME(name, label) a time in microseconds.
- * The statistics have sums of all of them, in this order, and EXPLAIN prints
- * them under their labels.
+ * The counts of a ring, besides the blocks asked for and consumed. COUNT(name,
+ * label) is a number, TIME(name, label) a time in microseconds. The statistics
+ * have sums of all of them, in this order, and EXPLAIN prints them under their
+ * labels; in text it has shorter words of its own.
  *
  * Always, blks_read = fills + reuses + escapes_pinned + escapes_adopted.
  * escapes_dirty and slots_lost are slots, not reads.  An index scan that reads
@@ -46,7 +46,7 @@ typedef enum RingSource
  *	slots_lost		slots whose buffer was given to another page; the ring
  *					empties such a slot, unless it only observes
  *	unconsumed		blocks asked for that the reader did not get, because it
- *					ended or changed its direction
+ *					ended, was rescanned, or went on somewhere else
  *	wal_flushes		times that we flushed WAL for the ring
  *	released		buffers that held a page and were let go because the ring
  *					shrank
@@ -84,8 +84,8 @@ typedef struct RingCounts
 
 /*
  * Blocks that were asked for and not read: they were found in shared buffers,
- * or their read has not begun yet.  (If the stream was left before its end,
- * it never will.)
+ * or their read has not begun yet.  (If the reader has left the stream, such a
+ * read never begins.)
  */
 static inline int64
 ring_blocks_hit(const RingCounts *counts)
@@ -93,7 +93,7 @@ ring_blocks_hit(const RingCounts *counts)
 	return counts->blocks - counts->blks_read;
 }
 
-/* The state of a slot's buffer when the slot was last tended. */
+/* The state of a slot's buffer when it was last watched or tended. */
 typedef enum RingSlotState
 {
 	SLOT_FREE,					/* none of the following */

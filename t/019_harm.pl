@@ -683,6 +683,10 @@ sub repeated
 sub instructions_of_small_scans
 {
 	my @small_pool = ('-c', 'shared_buffers=16MB');
+	my @from_start =
+	  ('-c', 'shared_buffers=64MB', '-c', 'synchronize_seqscans=off');
+	my $scan_once =
+	  q(IF set_config(''my.scans'', concat(current_setting(''my.scans'', true), 1), false) = ''1'' THEN PERFORM count(*) FROM big; END IF);
 	my @by_bitmap = (
 		@small_pool,
 		map { ('-c', "enable_$_=off") } qw(seqscan indexscan indexonlyscan));
@@ -714,6 +718,28 @@ sub instructions_of_small_scans
 		[
 			'first rows of a table with TOAST values', 1.09,
 			repeated(300, 'SELECT id INTO x FROM docs'), @small_pool
+		],
+		[
+			'the same with a filter',
+			1.09, repeated(300, 'SELECT id INTO x FROM docs WHERE id > 0'),
+			@small_pool
+		],
+		[
+			'EXISTS after a whole scan',
+			1.09,
+			"DO 'BEGIN $scan_once; FOR i IN 1..300 LOOP PERFORM EXISTS (SELECT 1 FROM big); END LOOP; END'",
+			@from_start
+		],
+		[
+			'queries for 20 blocks',
+			1.1, repeated(100, 'SELECT id INTO x FROM big OFFSET 19 LIMIT 1'),
+			@from_start
+		],
+		[
+			'queries for 43 blocks',
+			1.25,
+			repeated(100, 'SELECT id INTO x FROM big OFFSET 42 LIMIT 1'),
+			@from_start
 		],
 		[
 			'small bitmap scans',

@@ -30,7 +30,7 @@ args_check_not_null(FunctionCallInfo fcinfo, int argno, const char *name)
 /*
  * args_check_between
  *		Raise an error (22023) if the value of the argument with this name is
- *		less than least or more than most.
+ *		less than "least" or more than "most".
  */
 void
 args_check_between(const char *name, int64 value, int64 least, int64 most)

@@ -217,7 +217,7 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 
 	if (swap != NULL)
 	{
-		/* find it at once for the next chunk of the value */
+		/* find the hold at once for the next chunk of the value */
 		dlist_move_head(&holds, &swap->node);
 		if (!*call_again)
 			swap->before_fetch(scan, tid, swap->arg);

@@ -128,7 +128,7 @@ static bool none_while_writing = false;
 #define MAX_GENERATIONS		100
 
 static uint64 invalidations = 0;	/* invalidations received so far */
-static bool gave_up;			/* has the present search met a line of
+static bool gave_up;			/* has the present search met a chain of
 								 * ancestors that is too long? */
 
 /* Can relations of this kind have a policy? */
@@ -330,10 +330,10 @@ search_policy(Oid relid, int generation, RelationPolicy *policy)
  * the policy, so that the next call searches again.  generation: the distance
  * to the relation whose policy is wanted.
  *
- * If a line of ancestors is too long, or too long for the stack, the search
- * ends: the other lines are not searched.  (Nothing on the long line can be
- * remembered.  Without this rule, each line that leads to it would be
- * searched, and there may be 2^100 of these lines.)
+ * If a chain of ancestors is too long, or too long for the stack, the search
+ * ends: the other chains are not searched.  (Nothing on the long chain can be
+ * remembered.  Without this rule, each chain that leads to it would be
+ * searched, and there may be 2^100 of these chains.)
  */
 static bool
 find_policy(Oid relid, int generation, RelationPolicy *policy)

@@ -9,18 +9,19 @@
  *
  *	    expected to read more blocks than the threshold?
  *	        no  --> left alone
- *	        yes --> attached, with a ring that is open first:
+ *	        yes --> attached, with a ring that is tight after N reads:
  *
  *	    reads:  1 ................... N | ....................
  *	            pages stay in the pool  | the ring is tight
  *
  * If no threshold is set, it is the size of the pool, or a quarter of the pool
  * if the size of the ring is set.  N is the threshold, but at most a quarter
- * of the pool.  The processes of a parallel query divide it; in each process,
- * N is less by what earlier scans of the query have left.  Pages that are
- * found in the pool do not count.  So a scan that is repeated finds the pages
- * that it left before, and leaves others, too.  If there is room, all its
- * pages are in the pool in the end.
+ * of the pool.  The processes of a parallel query divide N among themselves.
+ * In each process, the blocks that earlier scans of the query have left are
+ * subtracted from its part of N.  Pages that are found in the pool do not
+ * count.  So a scan that is repeated finds the pages that it left before, and
+ * leaves others, too.  If there is room, all its pages are in the pool in the
+ * end.
  *
  * The expected number of blocks is computed from the planner's estimate of the
  * rows of the bitmap, by the formula that compute_bitmap_pages() has for a

@@ -12,11 +12,11 @@
  *
  * Zigzag is what an elevator does, with two heaps:
  *
- *	  source ... 3 9 6 -->  6 is ahead: up;  3 is behind: down
+ *	  source ... 3 7 -->  7 is ahead: up;  3 is behind: down
  *
  *	            down (max-heap)           up (min-heap)
  *	         +-----------------+     +----------------------+
- *	         |  0  1  2  3  4  |     |  6  8   9  11  13 .. |
+ *	         |  0  1  2  4     |     |  6  8   9  11  13 .. |
  *	         +-----------------+     +----------------------+
  *	  blocks -------------------o----------------------------->
  *	                            5: position, going up

@@ -3,10 +3,11 @@
  * executor.c
  *	  The executor's hooks: find the nodes that readers are for.
  *
- * There are readers for some kinds of plan nodes.  When a query starts in
- * which such a node may get a ring, or read ahead, each such node of its plan
- * gets a function of ours for its first calls.  This function decides what
- * becomes of the scan, and then puts the node's own function back:
+ * There are readers for some kinds of plan nodes.  When a query starts that
+ * has a relation which may matter, each node of these kinds in its plan gets a
+ * function of ours for its first calls, unless its scan is excluded.  This
+ * function decides what becomes of the scan, and then puts the node's own
+ * function back:
  *
  *	  ExecutorStart --> take_nodes() --> node_readers[]
  *	                                      SeqScan       --> seqscan.c
@@ -58,11 +59,11 @@ relation_exclusion(const PlanState *ps)
 }
 
 /*
- * The nodes that are taken, and what is called for their first rows.  For
- * nodes that scan a relation, also why a node is excluded, and how many blocks
- * it is expected to read.  exclusion is NULL if the node scans no relation.
- * expected_blocks is NULL if the node is expected to read all blocks.  (For a
- * TID range scan, EXPLAIN looks at the range itself.)
+ * The nodes that are taken, and the function that is called for their first
+ * rows.  exclusion says why a node's scan is not touched; it is NULL if the
+ * node scans no relation.  expected_blocks says how many blocks a node is
+ * expected to read; it is NULL if these are all blocks, or if nobody asks, as
+ * for an index scan.  (sql_explain.c looks at the range of a TID range scan.)
  */
 static const struct
 {

@@ -101,8 +101,8 @@ typedef struct IndexFetch
 	ScanState  *node;
 	const LimitState *limit;	/* above the scan; or NULL */
 	bool		reads_ahead;	/* false: it only reads through a ring */
-	int64		fetches;		/* tuples fetched in this pass, including this
-								 * one */
+	int64		fetches;		/* tuples fetched in this pass, including the
+								 * one that is being fetched */
 	int64		misses;			/* pages that were read in this pass, ahead or
 								 * not; set to 0 in the cases of B and D */
 	ScanReader *reader;			/* NULL until a pass has missed enough */
@@ -390,7 +390,7 @@ our_index_fetch_reset(IndexFetchTableData *scan)
 	IndexFetch *fetch = (IndexFetch *) scan;
 
 	end_stream(fetch);
-	if (fetch->misses > 0 && (fetch->reads_ahead || !has_mark(fetch)))
+	if (fetch->reads_ahead || !has_mark(fetch))
 		fetch->misses = 0;
 	fetch->fetches = 0;
 	if (BufferIsValid(fetch->vmbuffer))

@@ -13,9 +13,9 @@
  *	  that stay in the pool before the ring is tight.
  *
  * If the planner expects no more rows than the number of pages that must be
- * missed first (index_read_ahead_after), the scan is left alone.  All others
- * are attached at their first call.  If a scan has no descriptor by then, we
- * begin it as the node would.
+ * missed first (index_read_ahead_after), the scan is left alone.  Otherwise, a
+ * scan for which A or B holds is attached at its first call.  If a scan has no
+ * descriptor by then, we begin it as the node would.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

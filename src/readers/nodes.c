@@ -88,12 +88,11 @@ static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
 
 /*
  * node_take
- *		Take a node: give its function a number n, and replace the function by
- *		ours[n], which calls taken_node().
+ *		Take a node: give the pair of its function and taken_node() a number n,
+ *		and replace the function by ours[n], which calls taken_node().
  *
  * Leave the node as it is if it has a function of ours already, or if other
- * functions have all MAX_FUNCTIONS numbers.  Returns whether the node was
- * taken.
+ * pairs have all MAX_FUNCTIONS numbers.  Returns whether the node was taken.
  */
 bool
 node_take(PlanState *ps, TakenNodeMtd taken_node)

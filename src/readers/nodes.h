@@ -14,7 +14,8 @@
 
 /*
  * Called when a node that was taken is asked for a row.  n is the number of
- * the node's own function, and must be passed on to the functions below.
+ * the pair that the node's function and this one make (nodes.c), and must be
+ * passed on to the functions below.
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 

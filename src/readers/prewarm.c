@@ -108,8 +108,8 @@ prewarm_get_options(FunctionCallInfo fcinfo, int ring_argno, int workers_argno,
 
 /*
  * prewarm_check_enabled
- *		Raise an error (55000) if ring_kb asks for a ring, that is, is not 0,
- *		while pg_ringctl is switched off.
+ *		If pg_ringctl is switched off, raise an error (55000), unless ring_kb
+ *		is 0, which asks for no ring.
  */
 void
 prewarm_check_enabled(int ring_kb)

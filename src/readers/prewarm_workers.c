@@ -15,11 +15,11 @@
  *	workers  start ----> open --> take chunks --> close ---> open --> ... exit
  *
  * So the workers start only once, and each keeps the buffers of its ring from
- * one relation to the next (see lend.c).  A prewarm of a thousand partitions
- * leaves no more pages behind than one of a single partition.  A range that is
- * no larger than MIN_CHUNK is read by the leader alone, and all others by the
- * leader and all workers that have started.  No worker is started before there
- * is a range larger than MIN_CHUNK.
+ * one relation to the next (see lend.c).  Through a ring, a prewarm of a
+ * thousand partitions leaves no more pages behind than one of a single
+ * partition.  A range that is no larger than MIN_CHUNK is read by the leader
+ * alone, and all others by the leader and all workers that have started.  No
+ * worker is started before there is a range larger than MIN_CHUNK.
  *
  * The workers are the server's parallel workers.  They are in the leader's
  * lock group, so that a worker gets the lock that its leader holds even while

@@ -33,10 +33,11 @@ typedef struct Reader
 	void		(*lend) (struct Reader *reader);	/* see reader_may_lend() */
 	dlist_node	lend_node;		/* in the session's list, if it may lend */
 	int64		scans;			/* passes that this process counts as scans */
-	int64		workers;		/* passes, in a parallel worker */
+	int64		workers;		/* passes that this process ran as a worker */
 	bool		running;		/* is its clock running? */
 	instr_time	started;		/* when the clock was started, if it runs */
-	instr_time	elapsed;		/* time that the clock has run before that */
+	instr_time	elapsed;		/* time that the clock ran before it was last
+								 * started */
 } Reader;
 
 extern void reader_attach_shared(void);

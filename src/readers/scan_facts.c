@@ -53,9 +53,9 @@
 #define MAX_PUBLISHED			1000
 
 /*
- * All lists together take about an eighth of shared_room().  Entries stay as
- * long as their queries, so without this limit there might be no room for
- * statistics.
+ * All lists together take at most about an eighth of shared_room().  Entries
+ * stay as long as their queries, so without this limit there might be no room
+ * for statistics.
  */
 #define MAX_PUBLISHED_IN_ALL	(shared_room() / 8 / sizeof(PublishedFacts))
 

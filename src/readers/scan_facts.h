@@ -14,9 +14,7 @@
 #include "ring/ring.h"
 #include "storage/dsm_impl.h"
 
-/*
- * At most this number of scans are remembered: the last ones.
- */
+/* At most this number of ScanFacts are remembered: the last ones. */
 #define MAX_REMEMBERED_SCANS	1000
 
 /* What one process did for one scan of a plan. */

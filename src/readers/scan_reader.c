@@ -70,9 +70,9 @@ scan_init_readers(void)
 
 /*
  * When the stream has asked for all blocks, the ring may be lent soon.  But
- * the ring of a utility command is not lent: the command frees its scan
- * without telling us, so we can't look at the scan to see whether it has got
- * all blocks.
+ * the ring of a utility command is lent only when its reader ends: the command
+ * frees its scan without telling us, so we can't look at the scan to see
+ * whether it has got all blocks.
  */
 static void
 set_pass(ScanReader *reader, PassState pass)
@@ -336,7 +336,6 @@ scan_get_facts(ScanReader *reader, ScanFacts *facts)
 		note_consumed(reader);
 	}
 	get_facts(reader, facts);
-	/* Blocks that were not consumed so far never will be. */
 	facts->counts.unconsumed = facts->counts.blocks - facts->counts.consumed;
 }
 

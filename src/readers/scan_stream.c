@@ -91,7 +91,7 @@ report_location(HeapScanDesc scan, ScanReader *reader, BlockNumber next)
 		return;
 	}
 
-	/* the last report of a scan is its start block */
+	/* the scan has come round, or has got no block yet */
 	if (next == scan->rs_startblock || location == InvalidBlockNumber)
 		location = next;
 	else
@@ -229,14 +229,16 @@ scan_set_stream(HeapScanDesc scan, ReadStream *stream)
  *		Let the scan read through its reader's ring.
  *
  * If the server has read the first blocks, its stream has begun by looking
- * ahead one block.  Our stream need not begin like that once more.
+ * ahead one block.  Our stream need not begin like that once more, unless all
+ * these blocks were found in shared buffers.
  */
 void
 scan_set_ring_stream(ScanReader *reader)
 {
 	HeapScanDesc scan = reader->scan;
 	int			flags = STREAM_FLAGS |
-		(reader->blocks_of_server > 0 ? READ_STREAM_FULL : 0);
+		(reader->blocks_of_server > 0 && ring_counts(reader->reader.ring)->blks_read > 0 ?
+		 READ_STREAM_FULL : 0);
 
 	scan_set_stream(scan, ring_begin_stream(reader->reader.ring, flags,
 											scan->rs_base.rs_rd, MAIN_FORKNUM,

@@ -89,8 +89,9 @@ typedef struct SubplanWalk
 } SubplanWalk;
 
 /*
- * Is there a taken scan at or below ps that would get a ring if it began to
- * read its whole table now?  An index scan need only have been taken.
+ * Is there a taken scan at or below ps that would get a ring, or be observed,
+ * if it began to read its whole table now?  An index scan need only have been
+ * taken.
  *
  * Each subplan is walked only once, because a subplan may be below many nodes,
  * for example those of partitions.

@@ -28,7 +28,7 @@
  *	  heap_setscanlimits() would set.  If the scan wants more than these
  *	  blocks, it is attached, and goes on from there.  If it is given up twice,
  *	  it is left alone from then on: a subquery may be rescanned thousands of
- *	  times.
+ *	  times.  (This can't be done if another library has wrapped our function.)
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called
@@ -37,9 +37,9 @@
  * The scan descriptor tells how far a scan is, so nothing needs to be
  * allocated before a scan is attached:
  *
- *	  not inited, no limit		the scan has not begun
- *	  inited, no limit			the server has read one row, and the TOAST values
- *								may need a ring
+ *	  not inited, no limit		no pass is in progress
+ *	  inited, no limit			the server has read one row, and the values in
+ *								TOAST may need a ring
  *	  inited, with a limit		the scan is reading the first blocks
  *	  not inited, with a limit	the scan is at the limit, if the last call
  *								returned no row
@@ -49,8 +49,8 @@
  * whether there is a limit, not at its value.
  *
  * A parallel scan has its descriptor before its first call, in the leader and
- * in each worker.  At its first call, each of these processes attaches a ring
- * of its own.
+ * in each worker.  If it gets a ring, each of these processes attaches one of
+ * its own at its first call.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -59,6 +59,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "nodes/nodeFuncs.h"
 #include "params.h"
 #include "readers/nodes.h"
 #include "readers/seqscan.h"
@@ -75,6 +76,14 @@
  * server's own ring has room for them.
  */
 #define FIRST_BLOCKS			32
+
+/*
+ * The server gets this number of lent buffers at first.  Its look-ahead begins
+ * with one block and doubles, so it reads three blocks at most before it
+ * returns a row of the second block, and then it gets the others.  A scan that
+ * is asked for one row only does not pay for them.
+ */
+#define FIRST_LENT				4
 
 /* --- The first blocks --- */
 
@@ -160,25 +169,54 @@ attach_ring(SeqScanState *node, RingOptions *options, bool alone)
 	scan_set_ring_stream(reader);
 }
 
+/* Does the expression use a column of rel whose values may be TOAST values? */
+static bool
+may_fetch_values(Node *expression, void *rel)
+{
+	if (expression == NULL)
+		return false;
+	if (IsA(expression, Var))
+	{
+		AttrNumber	attno = ((Var *) expression)->varattno;
+
+		return attno == 0 ||	/* the whole row */
+			(attno > 0 &&
+			 TupleDescAttr(RelationGetDescr((Relation) rel), attno - 1)->attlen == -1);
+	}
+	return expression_tree_walker(expression, may_fetch_values, rel);
+}
+
 /*
  * May the ring for the relation's TOAST values wait until the scan goes on?
- * It may not if the scan has a filter: if no row passes the filter, one call
- * may fetch the values of many rows.  If another library has wrapped the
- * node's function, our function would be called for every row, so don't wait.
+ * It may not if the filter may fetch such values: if no row passes the filter,
+ * one call may fetch the values of many rows.
  */
-static bool
+static inline bool
 values_may_wait(const SeqScanState *node)
 {
-	return node->ss.ps.qual == NULL &&
-		node->ss.ss_currentScanDesc->rs_parallel == NULL &&
-		node_is_taken(&node->ss.ps) && toast_may_matter(node->ss.ss_currentRelation);
+	return node->ss.ps.qual == NULL ||
+		!may_fetch_values((Node *) node->ss.ps.plan->qual, node->ss.ss_currentRelation);
+}
+
+/*
+ * The scan gets no ring, and its TOAST values may wait.  Must we be called
+ * once more for them?  If another library has wrapped the node's function, our
+ * function would be called for every row, so the answer is no.
+ */
+static inline bool
+wait_for_second_row(const SeqScanState *node)
+{
+	return node->ss.ss_currentScanDesc->rs_parallel == NULL &&
+		node_is_taken(&node->ss.ps) &&
+		toast_may_matter(node->ss.ss_currentRelation) && values_may_wait(node);
 }
 
 /*
  * Decide what becomes of a scan that has a descriptor and is about to start a
  * pass.  Returns true if we must be called again: the server reads the scan's
  * first blocks, or its first row.  Otherwise the scan was attached or is left
- * alone, and our work is done.  again: was an earlier pass given up?
+ * alone, and our work is done.  again: did an earlier pass end before that was
+ * decided?
  */
 static bool
 decide_for(SeqScanState *node, bool alone, bool again)
@@ -189,7 +227,7 @@ decide_for(SeqScanState *node, bool alone, bool again)
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 	{
-		if (!again && values_may_wait(node))
+		if (!again && wait_for_second_row(node))
 			return true;
 		toast_begin(node->ss.ps.state, rel, true);
 		return false;
@@ -203,15 +241,14 @@ decide_for(SeqScanState *node, bool alone, bool again)
 		return false;
 	}
 
-	/*
-	 * If no row passes the filter, one call may fetch the TOAST values of all
-	 * rows of the first blocks.
-	 */
-	if (node->ss.ps.qual != NULL)
+	if (!values_may_wait(node))
 		toast_begin(node->ss.ps.state, rel, true);
 	reader_lend_finished();
+
+	/* If no row passes the filter, one call may read all first blocks. */
 	if (prospect == RING_BY_DEFAULT)
-		ring_lend_to_server(scan->rs_strategy, FIRST_BLOCKS);
+		ring_lend_to_server(scan->rs_strategy, 0,
+							node->ss.ps.qual != NULL ? FIRST_BLOCKS : FIRST_LENT);
 	scan->rs_numblocks = FIRST_BLOCKS;
 	return true;
 }
@@ -279,12 +316,12 @@ begin_values(SeqScanState *node)
 }
 
 /*
- * Was the scan, which is about to start a pass, given up in its first blocks
- * in an earlier pass?  If so, it has a descriptor.  But so has a parallel scan
- * before its first pass.
+ * Did an earlier pass of the scan, which is about to start one, end before it
+ * was decided what becomes of the scan?  If so, the scan has a descriptor.
+ * But so has a parallel scan before its first pass.
  */
 static inline bool
-was_given_up(HeapScanDesc scan)
+had_a_pass(HeapScanDesc scan)
 {
 	return scan != NULL && scan->rs_base.rs_parallel == NULL;
 }
@@ -292,21 +329,47 @@ was_given_up(HeapScanDesc scan)
 static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
- * A sequential scan that was taken is asked for a row.  last_try: the scan was
- * given up in its first blocks before; if it is given up there again, leave it
- * alone from then on.  alone: the scan does not share its reads.
+ * Let the server return a row of the first blocks, or of the first row's
+ * block.  If there is no such row left, the scan is attached.
+ *
+ * This is called for each row of the first blocks, so it must be quick.
  */
-static TupleTableSlot *
-call_node(PlanState *ps, int n, bool last_try, bool alone)
+static inline TupleTableSlot *
+call_in_first_blocks(PlanState *ps, int n, bool alone)
 {
 	SeqScanState *node = castNode(SeqScanState, ps);
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
-	TupleTableSlot *slot;
-	BlockNumber block;
+	BlockNumber block = scan->rs_cblock;
+	TupleTableSlot *slot = node_call(ps, n);
+
+	if (likely(!TupIsNull(slot) && scan->rs_cblock == block))
+		return slot;
+	if (TupIsNull(slot) && came_to_limit(scan))
+	{
+		attach_now(node, alone);
+		return node_hand_back(ps, n);
+	}
+	if (has_limit(scan) && left_first_block(scan, block))
+	{
+		ring_lend_to_server(scan->rs_strategy, FIRST_LENT, FIRST_BLOCKS);
+		begin_values(node);
+	}
+	return slot;
+}
+
+/*
+ * A scan that was taken is asked for a row.  It is about to start a pass, or
+ * the server has read its first row, or it is to go back.
+ */
+static pg_noinline TupleTableSlot *
+decide_and_call(PlanState *ps, int n, bool last_try, bool alone)
+{
+	SeqScanState *node = castNode(SeqScanState, ps);
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 
 	if (scan == NULL || (!scan->rs_inited && !has_limit(scan)))
 	{
-		bool		again = was_given_up(scan);
+		bool		again = had_a_pass(scan);
 
 		if ((again && last_try) ||
 			(node_is_wrapped(ps, n) && scan_find_reader(ps) != NULL) ||
@@ -320,10 +383,8 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 				scan->rs_numblocks = InvalidBlockNumber;
 			return ps->ExecProcNodeReal(ps);
 		}
-		scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	}
-	else if (has_limit(scan) && scan->rs_inited &&
-			 !ScanDirectionIsForward(ps->state->es_direction))
+	else if (has_limit(scan) && scan->rs_inited)
 	{
 		attach_now(node, alone);
 		return node_hand_back(ps, n);
@@ -333,17 +394,23 @@ call_node(PlanState *ps, int n, bool last_try, bool alone)
 		begin_values(node);
 		return node_hand_back(ps, n);
 	}
+	return call_in_first_blocks(ps, n, alone);
+}
 
-	block = scan->rs_cblock;
-	slot = node_call(ps, n);
-	if (TupIsNull(slot) && came_to_limit(scan))
-	{
-		attach_now(node, alone);
-		return node_hand_back(ps, n);
-	}
-	if (has_limit(scan) && left_first_block(scan, block))
-		begin_values(node);
-	return slot;
+/*
+ * A sequential scan that was taken is asked for a row.  last_try: the scan was
+ * given up in its first blocks before; if it is given up there again, leave it
+ * alone from then on.  alone: the scan does not share its reads.
+ */
+static inline TupleTableSlot *
+call_node(PlanState *ps, int n, bool last_try, bool alone)
+{
+	HeapScanDesc scan = (HeapScanDesc) ((SeqScanState *) ps)->ss.ss_currentScanDesc;
+
+	if (likely(scan != NULL && scan->rs_inited && has_limit(scan) &&
+			   ScanDirectionIsForward(ps->state->es_direction)))
+		return call_in_first_blocks(ps, n, alone);
+	return decide_and_call(ps, n, last_try, alone);
 }
 
 /*

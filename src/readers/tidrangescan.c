@@ -68,8 +68,9 @@ bounds_from_above(Oid opno)
  * ctid".  If the value is null, the range is empty.  If only_constants, do not
  * compute any value: a qual whose value is not a constant narrows nothing.
  *
- * The server computes no other value after a null.  Returns false if this value
- * is null or unknown, so that no other value must be computed.
+ * The server computes no other value after a null.  Returns false if this
+ * value is null, or is not computed because it needs a subplan.  Then the
+ * caller must not compute the values of other quals either.
  */
 static bool
 narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)

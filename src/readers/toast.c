@@ -19,12 +19,12 @@
  * the buffer.
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
- * TOAST table.  It ends with the query, because values may be fetched long
- * after their row was read.  A reader reads its first blocks without a ring.
- * Their number is leave_first (plan_for_toast()), less the number of blocks
- * that the query's other readers of TOAST tables had left when this reader
- * began.  The readers of a utility command have rings from the beginning,
- * because a command is seldom repeated.
+ * TOAST table, or soon after that scan's first row (seqscan.c).  It ends with
+ * the query, because values may be fetched long after their row was read.  A
+ * reader reads its first blocks without a ring. Their number is leave_first
+ * (plan_for_toast()), less the number of blocks that the query's other readers
+ * of TOAST tables had left when this reader began.  The readers of a utility
+ * command have rings from the beginning, because a command is seldom repeated.
  *
  * Between the fetches of two values a reader has no page pinned.  So when
  * another reader of the session begins, a reader of values lends its ring, and
@@ -351,7 +351,7 @@ known_size(Oid toastid)
 	return nblocks;
 }
 
-/* The size of the relation when it was last looked at. */
+/* The size of the relation as last seen; if none was seen, look now. */
 static BlockNumber
 scanned_blocks(Relation rel)
 {

@@ -24,9 +24,10 @@
  * B. When an index is built, the server asks the planner for the number of
  *	  parallel workers, just before the access method scans the table.  But our
  *	  hook is not called if the access method has no parallel build, or if
- *	  max_parallel_maintenance_workers is 0.  In these cases the scan of CREATE
- *	  INDEX is caught by the hook that is called when the index's catalog entry
- *	  has been made, and the scans of other commands are not caught.
+ *	  max_parallel_maintenance_workers is 0.  In these cases the scan of a
+ *	  plain CREATE INDEX is caught by the hook that is called when the index's
+ *	  catalog entry has been made, and the scans of other commands, CREATE
+ *	  INDEX CONCURRENTLY included, are not caught.
  *
  * There is no hook that parallel workers of an index build would call, so each
  * of them reads through the server's ring.
@@ -292,8 +293,9 @@ unwatch_creation(void)
 /*
  * If a relation has been made, remember it, for the load of a new table.
  *
- * If CREATE INDEX has made the index's catalog entry, it scans the table next.
- * (If the index is made concurrently, nothing is scanned in this transaction.)
+ * If the relation is the index of CREATE INDEX, the command scans the table
+ * next: catch that scan.  (If the index is made concurrently, nothing is
+ * scanned in this transaction, and the catch is forgotten.)
  */
 static void
 ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
@@ -421,13 +423,19 @@ copy_waits(void)
 	return cmd != NULL;
 }
 
+/* The parameters of ProcessUtility(). */
+#define UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
+	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
+	DestReceiver *dest, QueryCompletion *qc
+#define UTILITY_ARGS		pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc
+
 static void
-process_utility(COMPAT_UTILITY_PARAMS)
+process_utility(UTILITY_PARAMS)
 {
 	if (prev_ProcessUtility)
-		prev_ProcessUtility(COMPAT_UTILITY_ARGS);
+		prev_ProcessUtility(UTILITY_ARGS);
 	else
-		standard_ProcessUtility(COMPAT_UTILITY_ARGS);
+		standard_ProcessUtility(UTILITY_ARGS);
 }
 
 /* Is it SECURITY LABEL FOR our provider? */
@@ -441,7 +449,7 @@ names_our_labels(const Node *statement)
 }
 
 static void
-ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
+ringctl_ProcessUtility(UTILITY_PARAMS)
 {
 	UtilityCommand this_command = {.outer = command};
 	uint64		ncatches;
@@ -456,7 +464,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 		if (command == NULL)
 		{
 			unwatch_objects();	/* a command that failed may have left them */
-			process_utility(COMPAT_UTILITY_ARGS);
+			process_utility(UTILITY_ARGS);
 			return;
 		}
 		this_command = (UtilityCommand)
@@ -474,7 +482,7 @@ ringctl_ProcessUtility(COMPAT_UTILITY_PARAMS)
 		executor_watch_runs();
 	PG_TRY();
 	{
-		process_utility(COMPAT_UTILITY_ARGS);
+		process_utility(UTILITY_ARGS);
 	}
 	PG_FINALLY();
 	{

@@ -11,7 +11,7 @@
  *
  * The stack is in the session's private memory.  Any process may give a lent
  * buffer to another page.  So a buffer is only taken back if it still holds
- * the page with which it was lent.
+ * what it held when it was lent.
  *
  * The server reads the first blocks of a sequential scan by itself
  * (seqscan.c).  It gets lent buffers for that, too.  If the scan goes on, its
@@ -48,7 +48,7 @@ static struct
 								 * itself, at most its base_capacity if it had
 								 * a window */
 	int			capacity;		/* entries allocated: at least count plus the
-								 * slots of these rings */
+								 * slots of the rings that "reserved" is for */
 }			lent;
 
 /* Does the n-th lent buffer still hold what it held when it was lent? */
@@ -63,7 +63,7 @@ is_still_lent(int n)
 /*
  * Look at the buffers that were lent last, until "wanted" of them are found
  * that still hold what they held, and remove the others.  Returns how many
- * were found: fewer, if there are no more in the stack.
+ * were found: less than "wanted" if the stack has no more.
  */
 static int
 find_lent(int wanted)
@@ -213,8 +213,8 @@ fill_slots(Ring *ring, bool takes_lent)
  * once read through two rings at a time does not go on using the buffers of
  * both.  They go into the slots that the next reads take, the oldest buffer
  * first.  A ring whose reader is to leave its first pages in the pool takes no
- * lent buffers before it has read these pages, because it would leave the
- * buffers, too.
+ * lent buffers before it has read these pages, because these buffers would
+ * stay behind in the pool, too.
  */
 void
 lend_fill(Ring *ring)
@@ -234,7 +234,7 @@ lend_fill(Ring *ring)
 	nbuffers = Max(nbuffers, ring->options.nbuffers);
 	nbuffers = Max(nbuffers, ring->size.taken_over);
 	ring->size.taken_over = 0;
-	/* An observed ring can't grow: give it room for all that look-ahead pins. */
+	/* An observed ring can't grow: give it room for all look-ahead pins. */
 	if (ring->options.observe)
 		nbuffers = ring->options.base_capacity;
 	ring->size.max_needed = ring->size.flush_room = 0;
@@ -274,26 +274,53 @@ lend_cancel_reservation(const Ring *ring)
 	lent.reserved -= ring->options.capacity;
 }
 
+/* The strategy takes slot 1 first, and slot 0 last. */
+static inline Buffer *
+nth_to_take(BufferAccessStrategy strategy, int n)
+{
+	return &strategy->buffers[n == strategy->nbuffers ? 0 : n];
+}
+
+/*
+ * May lent buffers be put into the strategy, in addition to the "given" ones
+ * that an earlier call has put there?  They may not if the strategy was in use
+ * before the first call, or if other buffers have been lent or taken back
+ * since that call.
+ */
+static bool
+may_lend_more(BufferAccessStrategy strategy, int given)
+{
+	if (given == 0)
+		return strategy->current == 0 && strategy->buffers[0] == InvalidBuffer;
+	return lent.count > given && strategy->nbuffers > given &&
+		strategy->buffers[given] == lent.slots[lent.count - given].buffer;
+}
+
 /*
  * ring_lend_to_server
  *		The server is about to read the first blocks of a scan, at most "most",
  *		through its own strategy.  Put lent buffers into the strategy, so that
- *		the server needs no other buffers.  A strategy that is in use already
- *		gets none.
+ *		the server needs no other buffers.  given: 0, or "most" of an earlier
+ *		call for the same blocks.
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.
  */
 void
-ring_lend_to_server(BufferAccessStrategy strategy, int most)
+ring_lend_to_server(BufferAccessStrategy strategy, int given, int most)
 {
-	if (strategy->current != 0 || strategy->buffers[0] != InvalidBuffer)
+	if (!may_lend_more(strategy, given))
 		return;
-	most = find_lent(Min(most, strategy->nbuffers));
-	/* The server takes slot 1 first, and slot 0 last. */
-	for (int n = 1; n <= most; n++)
-		strategy->buffers[n == strategy->nbuffers ? 0 : n] =
-			lent.slots[lent.count - n].buffer;
+	if (given == 0)
+		most = find_lent(most);
+	most = Min(most, Min(strategy->nbuffers, lent.count));
+	for (int n = given + 1; n <= most; n++)
+	{
+		Buffer	   *buffer = nth_to_take(strategy, n);
+
+		if (*buffer == InvalidBuffer && is_still_lent(lent.count - n))
+			*buffer = lent.slots[lent.count - n].buffer;
+	}
 }
 
 /* Let a ring that only observes begin with these slots of the strategy. */

@@ -157,11 +157,13 @@ plan_cap_to_relation(RingOptions *options, int64 nblocks)
 	options->nbuffers = Min(options->nbuffers, most);
 	options->base_capacity = Min(options->base_capacity, most);
 	options->capacity = Min(options->capacity, most);
+	options->window = Min(options->window,
+						  options->capacity - options->base_capacity);
 }
 
 /*
- * The first size of a ring that sizes itself: what buffers_needed() returns if
- * half a read is ahead, and one buffer for the page that the reader uses.  The
+ * The first size of a ring that sizes itself: one buffer for the page that the
+ * reader uses, and what buffers_needed() returns if half a read is ahead.  The
  * ring grows as soon as more is needed.
  */
 static int

@@ -56,8 +56,8 @@ plan_mode(void)
  *		cheap enough to be called for each relation of each query.
  *
  * If another session has set a policy, this session knows of it when it has
- * received the invalidation message, which happens with the next lock that it
- * takes.
+ * received the invalidation message, which happens when it next locks a
+ * relation.
  */
 static inline bool
 policy_may_be_set(Relation rel)

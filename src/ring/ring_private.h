@@ -35,7 +35,10 @@ typedef enum RingState
 	RING_STOPPED,
 } RingState;
 
-/* What the stream has asked for: asked.c; the slots that come next: tend.c. */
+/*
+ * What the stream has asked for: asked.c; the slots that come next: tend.c.
+ * For own blocks see may_hold_own_blocks().
+ */
 typedef struct RingAhead
 {
 	int			reach;			/* maximum number of slots that one read takes */
@@ -99,7 +102,7 @@ typedef struct RingWal
 	int			calls_since_announce;	/* calls since ring_announce_wal()
 										 * last decided whether to ask the WAL
 										 * writer */
-	bool		dirty_seen;		/* was a dirty page in reach since then? */
+	bool		dirty_seen;		/* was a dirty page seen since then? */
 	int			may_put_off;	/* number of dirty pages that may be put off
 								 * before more slots are taken */
 } RingWal;

@@ -18,9 +18,6 @@
  *
  *	  n newest, o oldest
  *
- * If scans share reads, a ring also keeps the blocks that it has read itself
- * and that other scans have not reached yet.
- *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
  *-------------------------------------------------------------------------
@@ -50,8 +47,8 @@ ring_set_size(Ring *ring, int nbuffers)
 
 /*
  * How many of the last "blocks" blocks asked for were read through this ring?
- * The result may be too large: by less than twice BLOCKS_PER_LOG, or, if the
- * log does not reach back so far, by more.
+ * The result may be too large: by less than a read and twice BLOCKS_PER_LOG,
+ * or, if the log does not reach back so far, by more.
  */
 static int64
 reads_among_last(const Ring *ring, int64 blocks)
@@ -60,7 +57,7 @@ reads_among_last(const Ring *ring, int64 blocks)
 	int64		since = counts->blocks - blocks - BLOCKS_PER_LOG;
 
 	if (ring->sharing.reads_log == NULL || blocks > blocks_remembered(ring))
-		return blocks;			/* the log does not reach back so far */
+		return blocks;			/* no log, or it does not reach back so far */
 	if (since < 0)
 		return Min(blocks, counts->blks_read);
 	return counts->blks_read - *logged_reads(ring, since);
@@ -115,10 +112,11 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  *
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
- * 2. one more read: hits among the blocks that were asked for may be taken for
- *	  pending blocks (see count_pending()), other scans may pin buffers,
- *	  and the last read's blocks should stay while the next ones are read,
- *	  because small queries start at one of them (see report_location());
+ * 2. one more read: tending needs a slot for each block that is counted as
+ *	  pending, and hits may be among these (see count_pending()); other scans
+ *	  may pin buffers; and the last read's blocks should stay while the next
+ *	  ones are read, because small queries start at one of them (see
+ *	  report_location());
  * 3. the headroom;
  * 4. the room for dirty pages.
  *
@@ -289,8 +287,8 @@ shrink(Ring *ring, int less)
  * during the revolution, or 0 if it was too large by only a few.
  *
  * In the first revolution this is not known, and the result is 0: the stream
- * begins to look ahead with one block, and the ring begins with the size of
- * the session's last ring.
+ * begins to look ahead with one block, and the ring may have begun with the
+ * size of the session's last ring.
  *
  * The room for dirty pages is needed only once in a batch of pages, so it is
  * given up only after KEEP_FLUSH_ROOM whole revolutions.

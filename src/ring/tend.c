@@ -5,7 +5,7 @@
  *	  their buffers.
  *
  *	    slots ahead, oldest first                 slots behind, newest last
- *	    |<--- reach --->|                                       |
+ *	    |<- reach ->|                                           |
  *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
  *	  | f | D | f | P | f | f | f | f | f | f | s | s | s | s | s |
  *	  +---+---+---+---+---+---+---+---+---+---+---+---+---+---+---+
@@ -18,8 +18,8 @@
  *
  * A block is pending when the stream has asked for it and has not begun to
  * read it.  Before the next call, the server takes at most one slot for each
- * pending block, and one more for each buffer that it gives up: because it is
- * dirty, or because another process has begun to use it (see
+ * pending block, and one more for each buffer that it gives up: because the
+ * buffer is dirty, or because another process has begun to use the buffer (see
  * tend_beyond_reach()).  There are at most as many pending blocks as one
  * combined read can take; this number is the reach.
  *
@@ -39,17 +39,17 @@
  * half as many after them.  (The blocks may all be found in shared buffers,
  * and then no read comes.  If so, slots are looked at again after as many
  * calls as a read has blocks.)  If slots may be pinned at any time (see
- * calls_to_skip()), each call looks at slots for pending blocks: at all of
- * them if they make a full read, if blocks were found since the last call, or
- * if the stream may find own blocks; otherwise at those that no earlier call
- * has looked at.
+ * calls_to_skip()), each call looks at those slots for pending blocks that no
+ * earlier call has looked at.  But it looks at all slots for pending blocks if
+ * these blocks make a full read, if blocks were found since the last call, or
+ * if the stream may find own blocks.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
  * writes WAL for each.  When such a page comes into reach, WAL is flushed up
  * to the highest LSN of a whole batch of the pages that come next, so that
  * many pages need only one wait.  Every FLUSH_BATCH / 2 calls, if dirty pages
- * were in reach, the WAL writer is asked to flush the WAL that this process
+ * were looked at, the WAL writer is asked to flush the WAL that this process
  * has written, so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
@@ -106,8 +106,8 @@ ring_look_for_own_blocks(Ring *ring)
 }
 
 /*
- * Where the search for unpinned slots goes on, in places after current; and
- * how many dirty pages this call has put off.
+ * Where the search for unpinned slots goes on, counted in places after
+ * current; and how many dirty pages this call has put off.
  */
 typedef struct Spares
 {
@@ -462,7 +462,7 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 /*
  * ring_announce_wal
  *		Once in FLUSH_BATCH / 2 calls, ask the WAL writer to flush the WAL that
- *		this process has written.  But if no dirty page was in reach since the
+ *		this process has written.  But if no dirty page was looked at since the
  *		last time, do not: the flush would serve nothing, and would make other
  *		processes wait.
  */
@@ -526,12 +526,12 @@ calls_to_skip(Ring *ring, int pending)
 }
 
 /*
- * A full read is pending.  The server takes more slots than that if another
- * reader pins a page that the server is about to replace, mostly while the
- * server writes the page.  So exchange pinned slots after those for the
- * pending blocks, too: half as many, because this is rare.  Their pages need
- * no flush of WAL yet.  Look neither at slots that look-ahead pins, nor at the
- * one that the reader is at.
+ * A full read is pending.  The server takes more slots than the read has
+ * blocks if another reader pins a page that the server is about to replace,
+ * mostly while the server writes the page.  So exchange pinned slots after
+ * those for the pending blocks, too: half as many, because this is rare.
+ * Their pages need no flush of WAL yet.  Look neither at slots that look-ahead
+ * pins, nor at the one that the reader is at.
  *
  * If scans share reads, this is not done: other scans need the pages beyond,
  * in their order.

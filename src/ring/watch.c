@@ -160,7 +160,7 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 
 	if (buffer == InvalidBuffer)
 	{
-		/* Only StrategyRejectBuffer() empties a slot. */
+		/* The server empties a slot only in StrategyRejectBuffer(). */
 		if (slot->buffer != InvalidBuffer)
 		{
 			count_rejection(ring, slot);
@@ -191,8 +191,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 		 * the slot, so that the buffer is not reused.
 		 *
 		 * If the buffer holds no page, another process was first to read our
-		 * block.  Keep the buffer: the next read that comes to this slot uses
-		 * it, unless another process has taken it meanwhile.
+		 * block, or the buffer's page was evicted or dropped.  Keep the
+		 * buffer: the next read that comes to this slot uses it, unless
+		 * another process has taken it meanwhile.
 		 *
 		 * The slot's old buffer counts as lost, although its page may have
 		 * stayed behind: no read of ours has replaced the buffer.

@@ -148,8 +148,9 @@ signed_distance(BlockNumber from, BlockNumber to, BlockNumber nblocks)
 
 /*
  * The position of this block, computed from its distance to the nearest scan
- * of the relation.  For the first scan, it is the block number plus 2^40,
- * which is far from zero.  The lock is held.
+ * of the relation that has found about the same size.  If there is none, the
+ * position is the block number plus 2^40, which is far from zero.  The lock is
+ * held.
  */
 static int64
 position_for(const RelFileLocator *locator, BlockNumber nblocks, int window,

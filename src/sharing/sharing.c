@@ -51,7 +51,7 @@
  *
  * Every BLOCKS_PER_STEP blocks a scan makes a step: it publishes its position
  * and looks at the other scans (members.c).  No scan waits for one that it
- * sees waiting, so no two scans wait for each other for long.
+ * sees in share_nap(), so no two scans wait for each other for long.
  *
  * Why scans follow a leader: in PostgreSQL 18, a stream that finds blocks in
  * shared_buffers looks less far ahead, by one block for each block found.  If
@@ -190,10 +190,10 @@ share_pause(ShareScan *scan, bool paused)
 /* --- Looking at the other scans --- */
 
 /*
- * Does the member's process get on, as far as its wait event tells?  A process
- * that waits for I/O, a buffer or a lightweight lock counts as getting on.
- * Only if the process gets on may it help to wait for the member.  If the
- * process waits for what D above names, remember that.
+ * Does the member's process make progress, as far as its wait event tells?  A
+ * process that waits for I/O, a buffer or a lightweight lock counts as making
+ * progress.  A wait for the member can help only if its process makes
+ * progress.  If the process waits for what D above names, remember that.
  */
 static bool
 is_running(Member *member)
@@ -222,8 +222,8 @@ is_running(Member *member)
 }
 
 /*
- * May this scan wait for the member, because the member is too far behind or
- * because it leads (is_leader_of())?
+ * May this scan wait for the member, if the member is too far behind, or if it
+ * leads (is_leader_of())?
  */
 static inline bool
 may_wait_for(const ShareScan *scan, Member *member)
@@ -239,7 +239,8 @@ may_wait_for(const ShareScan *scan, Member *member)
  * Does the member, which is running, lead "me"?  ahead: the position of the
  * block that the member asks for, minus that of the block that "me" asks for.
  * Of two scans that ask for about the same block, the one that comes later in
- * the array leads.  So two scans never follow each other.
+ * the array leads, unless its process was seen waiting for what D above names.
+ * So two scans never follow each other.
  */
 static inline bool
 is_leader_of(Member *member, const Member *me, int64 ahead)
@@ -341,9 +342,9 @@ try_to_look(ShareScan *scan)
 /*
  * share_step
  *		The scan makes a step.  It asks for the block "asked" now, which is
- *		"ahead" blocks after the block that it gets next.  That one is "offset"
- *		blocks from its start.  Returns what the scan finds out about the other
- *		scans.
+ *		"ahead" blocks after the block that it gets next.  The block that it
+ *		gets next is "offset" blocks from the scan's start.  Returns what the
+ *		scan finds out about the other scans.
  */
 const ShareState *
 share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)

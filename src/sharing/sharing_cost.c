@@ -46,7 +46,6 @@
 #include "common/clock.h"
 #include "compat.h"
 #include "port/pg_bitutils.h"
-#include "sharing/sharing.h"
 #include "sharing/sharing_cost.h"
 #include "storage/smgr.h"
 
@@ -74,8 +73,8 @@
 #define PROBES_AT_FIRST	8
 
 /*
- * A scan waits for a scan that is behind it only if that scan takes at most
- * this number of times as long for a block.
+ * A scan waits for a scan that is behind it only if that scan's time for a
+ * block is at most this number of times its own.
  */
 #define MOST_SLOWER		1.1
 

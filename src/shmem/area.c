@@ -67,7 +67,7 @@ typedef struct Shared
 	dsa_pointer parts[NUM_SHARED_PARTS];	/* each made by the first process
 											 * that needs it */
 
-	/* Read for every block, so it is not on the cache line of the lock. */
+	/* off_count is read for every block: keep it off the lock's cache line. */
 	char		pad[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint32 off_count; /* changes when "enabled" is switched off */
 } Shared;
@@ -217,8 +217,8 @@ attach(void)
  *		Attach this process to the shared memory; raises an error if that can't
  *		be done.
  *
- * If this fails, nothing stays attached (see call_with_owner()), and a later
- * try may succeed.
+ * If this fails, the area does not stay attached (see call_with_owner()), and
+ * a later try may succeed.
  */
 void
 shared_attach(void)
@@ -292,19 +292,18 @@ shared_find_part(SharedPart which)
 	return DsaPointerIsValid(part) ? dsa_get_address(area, part) : NULL;
 }
 
-/* Is this an error that the user or the administrator has asked for? */
+/* Was the query cancelled, by a user, by a timeout, or for recovery? */
 static bool
-is_wanted(const ErrorData *error)
+is_cancel(const ErrorData *error)
 {
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN ||
-		error->sqlerrcode == ERRCODE_CRASH_SHUTDOWN;
+		error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE;
 }
 
 /*
- * Call a function.  If it raises an error, return the error, as if the
- * function had never been called; but an error that the user or the
- * administrator has asked for, such as a cancelled query, is raised again.
+ * Call a function.  If it raises an error, clear the error state, and return a
+ * copy of the error; otherwise return NULL.  But the error of a cancelled
+ * query is raised again.
  *
  * When the function fails, it may leave LWLocks held and CurrentResourceOwner
  * changed, but nothing else.
@@ -328,7 +327,7 @@ error_of_call(void (*function) (void *arg), void *arg)
 		CurrentResourceOwner = oldowner;
 		MemoryContextSwitchTo(oldcontext);
 		error = CopyErrorData();
-		if (is_wanted(error))
+		if (is_cancel(error))
 			PG_RE_THROW();
 
 		FlushErrorState();
@@ -359,10 +358,9 @@ may_try(void)
 /*
  * shared_try
  *		Call a function that needs shared memory.  If it raises an error, warn,
- *		and never call such a function again in this session.  But an error
- *		that the user or the administrator has asked for, such as a cancelled
- *		query, is raised again.  Returns whether the function was called and
- *		has succeeded.
+ *		and never call such a function again in this session; but see
+ *		is_cancel().  Returns whether the function was called and has
+ *		succeeded.
  *
  * When the function fails, it must leave nothing behind but LWLocks: see
  * error_of_call() and shared_attach().
@@ -403,10 +401,9 @@ call_segment_function(void *arg)
 /*
  * shared_try_segment
  *		Call a function that makes a segment of its own, and pins its mapping.
- *		If it raises an error, say nothing: a later call may succeed.  But an
- *		error that the user or the administrator has asked for, such as a
- *		cancel, is raised again.  Returns whether the function was called and
- *		has succeeded.
+ *		If it raises an error, say nothing: a later call may succeed; but see
+ *		is_cancel().  Returns whether the function was called and has
+ *		succeeded.
  */
 bool
 shared_try_segment(SharedMakeSegment function)

@@ -101,9 +101,9 @@ entry_of(uint64 number)
 
 /*
  * escapes_add
- *		Log that a buffer has escaped.  Raises an error only if the query is
- *		cancelled while this process makes the log or attaches to it.  Takes a
- *		lock only then.
+ *		Log that a buffer has escaped.  Takes a lock only to make the log or to
+ *		attach to it.  Raises an error only if the query is cancelled at that
+ *		time.
  *
  * Does nothing if this process has no shared memory.  If this process is not
  * attached to the log yet, also does nothing while it exits, because an error

@@ -203,8 +203,8 @@ progress_add(int64 blocks)
 
 /*
  * progress_read
- *		Copy the commands that run now to palloc'd *all, and return their
- *		number.  Raises an error if this process can't attach to shared memory.
+ *		Copy the running commands to palloc'd *all, and return their number.
+ *		Raises an error if this process can't attach to shared memory.
  */
 int
 progress_read(Progress **all)

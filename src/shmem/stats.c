@@ -372,8 +372,9 @@ is_due(void)
 
 /*
  * Flush at the end of a transaction.  If there are too many entries, remove
- * all of them.  Then counts that could not be flushed are lost, and so are
- * those of readers that end after this, while a transaction aborts.
+ * all of them.  Then counts that could not be flushed are lost.  If the
+ * transaction aborts, its readers end after this, and their counts are lost,
+ * too.
  *
  * If the process exits, do nothing: at_exit() will flush.  An error would be
  * fatal now, and the transaction's locks would never be released.
@@ -553,8 +554,8 @@ stats_read(StatsRow **result)
 
 /*
  * stats_read_info
- *		Get the number of rows; the number of rows removed, because there was
- *		no room, since all rows were last reset; and the time of that reset.
+ *		Get the number of rows, the time when all rows were last reset, and the
+ *		number of rows removed since then because there was no room.
  */
 void
 stats_read_info(StatsInfo *info)

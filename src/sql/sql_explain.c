@@ -175,7 +175,7 @@ compare_workers(const ListCell *a, const ListCell *b)
 static void
 print_workers(ExplainState *es, List *all)
 {
-	bool text = es->format == EXPLAIN_FORMAT_TEXT;
+	bool		in_text = es->format == EXPLAIN_FORMAT_TEXT;
 	ListCell   *lc;
 
 	list_sort(all, compare_workers);
@@ -194,7 +194,7 @@ print_workers(ExplainState *es, List *all)
 		}
 		if (worker < 0)
 			continue;			/* the leader */
-		if (text)
+		if (in_text)
 			print_counts_text(es, psprintf("Worker %d Ring", worker), &sum.counts);
 		else
 		{
@@ -285,7 +285,10 @@ group_name(const PlanState *ps)
 		"Read Ahead" : "Ring";
 }
 
-/* Why has the index scan, which may read ahead, not done so, or not yet? */
+/*
+ * Why has the index scan, which may read ahead or through a ring, not done so,
+ * or not yet?
+ */
 static const char *
 why_not_read_ahead(const ExplainState *es, const PlanState *ps)
 {

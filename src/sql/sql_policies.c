@@ -67,8 +67,8 @@ get_setting(FunctionCallInfo fcinfo, int argno, const char *name)
  *						 scan_threshold text, dirty_pages text,
  *						 index_read_ahead boolean)
  *
- * Sets the relation's policy, and replaces the old one.  NULL: the policy does
- * not have this setting.
+ * Sets the relation's policy, and replaces the old one.  If an argument is
+ * null, the policy does not set that parameter.
  */
 Datum
 pg_ringctl_set_policy(PG_FUNCTION_ARGS)

@@ -160,7 +160,7 @@ find_escaped(uint8 **marks, Escape **escaped)
 	*marks = palloc_extended(NBuffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	mark_rings(*marks);
 
-	/* The newest entries come first; skip older entries of a buffer. */
+	/* The newest entries come first; skip older ones, and those in rings. */
 	nlogged = escapes_read(escaped);
 	for (int i = 0; i < nlogged; i++)
 	{
