@@ -79,6 +79,23 @@ SELECT scans > 50 AS again, blks_read > 100 * ring_buffers_max AS far,
        fills <= 2 * ring_buffers_max AS once FROM stats('big');
 RESET ALL;
 
+-- Nor do scans that take turns leave more behind each time: a hash join fetches
+-- a row of the outer table before it reads the inner one.
+CREATE FUNCTION join_often(n int) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 2 .. n LOOP
+        PERFORM digest('SELECT a.id FROM big a JOIN big b USING (id)');
+    END LOOP;
+    RETURN digest('SELECT a.id FROM big a JOIN big b USING (id)');
+END $$;
+SET enable_mergejoin = off;
+SET enable_nestloop = off;
+SET work_mem = '64MB';
+SELECT fresh();
+SELECT join_often(10) <> '' AS done;
+SELECT cached('big') <= 3 * ring_buffers_max AS in_rings, hot_survives() FROM stats('big');
+RESET ALL;
+
 -- With hash and merge joins.
 SELECT what, v.*
   FROM (VALUES

@@ -390,7 +390,7 @@ our_index_fetch_reset(IndexFetchTableData *scan)
 	IndexFetch *fetch = (IndexFetch *) scan;
 
 	end_stream(fetch);
-	if (fetch->reads_ahead || !has_mark(fetch))
+	if (fetch->misses > 0 && (fetch->reads_ahead || !has_mark(fetch)))
 		fetch->misses = 0;
 	fetch->fetches = 0;
 	if (BufferIsValid(fetch->vmbuffer))

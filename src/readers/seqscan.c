@@ -78,12 +78,15 @@
 #define FIRST_BLOCKS			32
 
 /*
- * The server gets this number of lent buffers at first.  Its look-ahead begins
- * with one block and doubles, so it reads three blocks at most before it
- * returns a row of the second block, and then it gets the others.  A scan that
- * is asked for one row only does not pay for them.
+ * If a node above the scan may stop it, and it has no filter, the server gets
+ * this number of lent buffers at first, and the others when the scan goes on
+ * to a second block.  So an EXISTS does not pay for the others.
+ *
+ * Before the server returns a row of the second block, it has usually read
+ * three blocks: its look-ahead begins with one block, and doubles.  If
+ * io_combine_limit is less than 4, it may have read six.
  */
-#define FIRST_LENT				4
+#define FIRST_LENT				6
 
 /* --- The first blocks --- */
 
@@ -138,6 +141,20 @@ server_may_begin(const SeqScanState *node, RingProspect prospect)
 		GetAccessStrategyBufferCount(scan->rs_strategy) >= FIRST_BLOCKS &&
 		ScanDirectionIsForward(node->ss.ps.state->es_direction) &&
 		(prospect == RING_OF_SERVER || plan_capped_kb(first_kb) == first_kb);
+}
+
+/*
+ * The server is about to read the first blocks, or goes on to read them: lend
+ * it buffers for "nblocks" of them, unless its ring is only to be observed.
+ */
+static void
+lend_for_first_blocks(const SeqScanState *node, int nblocks)
+{
+	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+
+	reader_lend_finished();
+	if (plan_mode() == MODE_CONTROL)
+		ring_lend_to_server(scan->rs_strategy, nblocks);
 }
 
 /* --- What becomes of a scan --- */
@@ -243,12 +260,8 @@ decide_for(SeqScanState *node, bool alone, bool again)
 
 	if (!values_may_wait(node))
 		toast_begin(node->ss.ps.state, rel, true);
-	reader_lend_finished();
-
-	/* If no row passes the filter, one call may read all first blocks. */
-	if (prospect == RING_BY_DEFAULT)
-		ring_lend_to_server(scan->rs_strategy, 0,
-							node->ss.ps.qual != NULL ? FIRST_BLOCKS : FIRST_LENT);
+	lend_for_first_blocks(node, alone && node->ss.ps.qual == NULL ?
+						  FIRST_LENT : FIRST_BLOCKS);
 	scan->rs_numblocks = FIRST_BLOCKS;
 	return true;
 }
@@ -351,7 +364,8 @@ call_in_first_blocks(PlanState *ps, int n, bool alone)
 	}
 	if (has_limit(scan) && left_first_block(scan, block))
 	{
-		ring_lend_to_server(scan->rs_strategy, FIRST_LENT, FIRST_BLOCKS);
+		if (alone)
+			lend_for_first_blocks(node, FIRST_BLOCKS);
 		begin_values(node);
 	}
 	return slot;

@@ -274,53 +274,28 @@ lend_cancel_reservation(const Ring *ring)
 	lent.reserved -= ring->options.capacity;
 }
 
-/* The strategy takes slot 1 first, and slot 0 last. */
-static inline Buffer *
-nth_to_take(BufferAccessStrategy strategy, int n)
-{
-	return &strategy->buffers[n == strategy->nbuffers ? 0 : n];
-}
-
-/*
- * May lent buffers be put into the strategy, in addition to the "given" ones
- * that an earlier call has put there?  They may not if the strategy was in use
- * before the first call, or if other buffers have been lent or taken back
- * since that call.
- */
-static bool
-may_lend_more(BufferAccessStrategy strategy, int given)
-{
-	if (given == 0)
-		return strategy->current == 0 && strategy->buffers[0] == InvalidBuffer;
-	return lent.count > given && strategy->nbuffers > given &&
-		strategy->buffers[given] == lent.slots[lent.count - given].buffer;
-}
-
 /*
  * ring_lend_to_server
  *		The server is about to read the first blocks of a scan, at most "most",
- *		through its own strategy.  Put lent buffers into the strategy, so that
- *		the server needs no other buffers.  given: 0, or "most" of an earlier
- *		call for the same blocks.
+ *		or goes on to read them, through its own strategy.  Put lent buffers
+ *		into the slots of the strategy that it has not taken yet, so that the
+ *		server needs no other buffers.
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.
  */
 void
-ring_lend_to_server(BufferAccessStrategy strategy, int given, int most)
+ring_lend_to_server(BufferAccessStrategy strategy, int most)
 {
-	if (!may_lend_more(strategy, given))
-		return;
-	if (given == 0)
-		most = find_lent(most);
-	most = Min(most, Min(strategy->nbuffers, lent.count));
-	for (int n = given + 1; n <= most; n++)
-	{
-		Buffer	   *buffer = nth_to_take(strategy, n);
+	int			taken = strategy->current;
 
-		if (*buffer == InvalidBuffer && is_still_lent(lent.count - n))
-			*buffer = lent.slots[lent.count - n].buffer;
-	}
+	/* The server takes slot 1 first, and slot 0 last. */
+	if (strategy->buffers[0] != InvalidBuffer)
+		return;
+	most = find_lent(Min(most, strategy->nbuffers) - taken);
+	for (int n = 1; n <= most; n++)
+		strategy->buffers[(taken + n) % strategy->nbuffers] =
+			lent.slots[lent.count - n].buffer;
 }
 
 /* Let a ring that only observes begin with these slots of the strategy. */

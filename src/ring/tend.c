@@ -602,11 +602,17 @@ ring_tend_slots(Ring *ring, int pending)
  *		The ring is open: empty the slots that may be taken before the next
  *		call, one for each pending block, unless an earlier call has done so.
  *		Their pages stay in shared buffers.
+ *
+ * If the ring is open as long as there are free buffers, empty all slots in
+ * reach, so that the next calls need not look at slots.
  */
 void
 ring_leave_slots(Ring *ring, int pending)
 {
-	for (int n = ring->ahead.nreusable + 1; n <= pending; n++)
+	int			reach = ring->ahead.reach;
+	bool		may_skip = !ring->in_first_reads && ring->public->nbuffers > reach;
+
+	for (int n = ring->ahead.nreusable + 1; n <= (may_skip ? reach : pending); n++)
 	{
 		int			slotno = slot_ahead(ring, n);
 
@@ -614,4 +620,6 @@ ring_leave_slots(Ring *ring, int pending)
 		empty_slot(ring, slotno);
 		ring->ahead.nreusable = n;
 	}
+	if (may_skip)
+		ring->ahead.calls_to_skip = calls_to_skip(ring, pending);
 }
