@@ -88,6 +88,13 @@
  */
 #define FIRST_LENT				6
 
+/*
+ * If one call passes whole blocks without a visible row, the server needs more
+ * buffers than that, and takes them from the pool.  So that this happens only
+ * once in a session, its scans get all buffers at first from then on.
+ */
+static int	first_lent = FIRST_LENT;
+
 /* --- The first blocks --- */
 
 /* Is the scan limited to its first blocks? */
@@ -261,7 +268,7 @@ decide_for(SeqScanState *node, bool alone, bool again)
 	if (!values_may_wait(node))
 		toast_begin(node->ss.ps.state, rel, true);
 	lend_for_first_blocks(node, alone && node->ss.ps.qual == NULL ?
-						  FIRST_LENT : FIRST_BLOCKS);
+						  first_lent : FIRST_BLOCKS);
 	scan->rs_numblocks = FIRST_BLOCKS;
 	return true;
 }
@@ -342,6 +349,19 @@ had_a_pass(HeapScanDesc scan)
 static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
+ * Has the last call passed whole blocks at the beginning of its pass?  was_at:
+ * the block that the scan was at before that call.
+ */
+static inline bool
+passed_first_blocks(HeapScanDesc scan, BlockNumber was_at)
+{
+	if (was_at != scan->rs_startblock && was_at != InvalidBlockNumber)
+		return false;
+	return !scan->rs_inited ||
+		blocks_between(scan->rs_startblock, scan->rs_cblock, scan->rs_nblocks) > 1;
+}
+
+/*
  * Let the server return a row of the first blocks, or of the first row's
  * block.  If there is no such row left, the scan is attached.
  *
@@ -357,6 +377,9 @@ call_in_first_blocks(PlanState *ps, int n, bool alone)
 
 	if (likely(!TupIsNull(slot) && scan->rs_cblock == block))
 		return slot;
+	if (alone && node->ss.ps.qual == NULL && has_limit(scan) &&
+		passed_first_blocks(scan, block))
+		first_lent = FIRST_BLOCKS;
 	if (TupIsNull(slot) && came_to_limit(scan))
 	{
 		attach_now(node, alone);

@@ -120,15 +120,17 @@ start_running(Ring *ring)
  *
  * Otherwise, if the stream was left before its end, the same query may run
  * again and read the same blocks up to there.  So unless the user has asked
- * for a ring of a certain size, keep as many buffers as the server's own ring
- * would leave in the pool.
+ * for a ring of a certain size, keep as many of the buffers that were read
+ * into as the server's own ring would leave in the pool.
  */
 static int
 buffers_to_keep(const Ring *ring)
 {
 	if (ring->in_first_reads)
 		return ring->public->nbuffers;
-	return sizes_itself(ring) && !ring->ahead.at_end ? ring->size.server_buffers : 0;
+	if (!sizes_itself(ring) || ring->ahead.at_end)
+		return 0;
+	return (int) Min(ring->size.server_buffers, ring->public->counts.blks_read);
 }
 
 /*
