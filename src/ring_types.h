@@ -26,10 +26,10 @@ typedef enum RingSource
 } RingSource;
 
 /*
- * The counts of a ring, besides the blocks asked for and consumed. COUNT(name,
- * label) is a number, TIME(name, label) a time in microseconds. The statistics
- * have sums of all of them, in this order, and EXPLAIN prints them under their
- * labels; in text it has shorter words of its own.
+ * The counts of a ring, besides the blocks asked for and consumed.
+ * COUNT(name, label) is a number, TIME(name, label) a time in microseconds.
+ * The statistics have sums of all of them, in this order, and EXPLAIN prints
+ * them under their labels; in text it has shorter words of its own.
  *
  * Always, blks_read = fills + reuses + escapes_pinned + escapes_adopted.
  * escapes_dirty and slots_lost are slots, not reads.  An index scan that reads

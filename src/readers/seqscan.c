@@ -150,6 +150,13 @@ server_may_begin(const SeqScanState *node, RingProspect prospect)
 		(prospect == RING_OF_SERVER || plan_capped_kb(first_kb) == first_kb);
 }
 
+/* Does the server get only first_lent lent buffers at first? */
+static inline bool
+gets_few_at_first(const SeqScanState *node, bool alone)
+{
+	return alone && node->ss.ps.qual == NULL;
+}
+
 /*
  * The server is about to read the first blocks, or goes on to read them: lend
  * it buffers for "nblocks" of them, unless its ring is only to be observed.
@@ -267,8 +274,7 @@ decide_for(SeqScanState *node, bool alone, bool again)
 
 	if (!values_may_wait(node))
 		toast_begin(node->ss.ps.state, rel, true);
-	lend_for_first_blocks(node, alone && node->ss.ps.qual == NULL ?
-						  first_lent : FIRST_BLOCKS);
+	lend_for_first_blocks(node, gets_few_at_first(node, alone) ? first_lent : FIRST_BLOCKS);
 	scan->rs_numblocks = FIRST_BLOCKS;
 	return true;
 }
@@ -315,6 +321,16 @@ attach_now(SeqScanState *node, bool alone)
 /* --- The first calls --- */
 
 /*
+ * Was the scan in the first block of its pass, or before it, when it was at
+ * this block?
+ */
+static inline bool
+was_in_first_block(HeapScanDesc scan, BlockNumber was_at)
+{
+	return was_at == scan->rs_startblock || was_at == InvalidBlockNumber;
+}
+
+/*
  * Has the last call taken the scan beyond the first block of its pass?
  * was_at: the block that the scan was at before that call.
  */
@@ -322,7 +338,16 @@ static inline bool
 left_first_block(HeapScanDesc scan, BlockNumber was_at)
 {
 	return scan->rs_cblock != was_at && scan->rs_cblock != scan->rs_startblock &&
-		(was_at == scan->rs_startblock || was_at == InvalidBlockNumber);
+		was_in_first_block(scan, was_at);
+}
+
+/* Has the last call passed whole blocks at the beginning of its pass? */
+static inline bool
+passed_first_blocks(HeapScanDesc scan, BlockNumber was_at)
+{
+	return was_in_first_block(scan, was_at) &&
+		(!scan->rs_inited ||
+		 blocks_between(scan->rs_startblock, scan->rs_cblock, scan->rs_nblocks) > 1);
 }
 
 /* The scan goes on: its TOAST values may need a ring. */
@@ -349,19 +374,6 @@ had_a_pass(HeapScanDesc scan)
 static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
- * Has the last call passed whole blocks at the beginning of its pass?  was_at:
- * the block that the scan was at before that call.
- */
-static inline bool
-passed_first_blocks(HeapScanDesc scan, BlockNumber was_at)
-{
-	if (was_at != scan->rs_startblock && was_at != InvalidBlockNumber)
-		return false;
-	return !scan->rs_inited ||
-		blocks_between(scan->rs_startblock, scan->rs_cblock, scan->rs_nblocks) > 1;
-}
-
-/*
  * Let the server return a row of the first blocks, or of the first row's
  * block.  If there is no such row left, the scan is attached.
  *
@@ -377,7 +389,7 @@ call_in_first_blocks(PlanState *ps, int n, bool alone)
 
 	if (likely(!TupIsNull(slot) && scan->rs_cblock == block))
 		return slot;
-	if (alone && node->ss.ps.qual == NULL && has_limit(scan) &&
+	if (gets_few_at_first(node, alone) && has_limit(scan) &&
 		passed_first_blocks(scan, block))
 		first_lent = FIRST_BLOCKS;
 	if (TupIsNull(slot) && came_to_limit(scan))

@@ -21,7 +21,7 @@
  * A reader of a TOAST table begins with the scan of the table that owns the
  * TOAST table, or soon after that scan's first row (seqscan.c).  It ends with
  * the query, because values may be fetched long after their row was read.  A
- * reader reads its first blocks without a ring. Their number is leave_first
+ * reader reads its first blocks without a ring.  Their number is leave_first
  * (plan_for_toast()), less the number of blocks that the query's other readers
  * of TOAST tables had left when this reader began.  The readers of a utility
  * command have rings from the beginning, because a command is seldom repeated.

@@ -360,10 +360,11 @@ count_not_shown(void)
  *		live_show().  The slots are not initialized: a ring that has room for
  *		thousands of slots may use a few only.  The caller must give the ring
  *		back with live_leave().
- *		If there is no room for others to see the ring or its slots, sets
- *		*not_shown, and counts the ring unless *not_shown was set before.
- *		Raises an error only if private memory can't be allocated, or if the
- *		query is cancelled while the segment is made.
+ *
+ * If there is no room for others to see the ring or its slots, sets
+ * *not_shown, and counts the ring unless *not_shown was set before.  Raises an
+ * error only if private memory can't be allocated, or if the query is
+ * cancelled while the segment is made.
  */
 LiveRing *
 live_enter(int nslots, bool *not_shown)
