@@ -194,8 +194,8 @@ COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
 COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan, tidrangescan, bitmapscan, indexscan, toast, copy, index_build or prewarm';
-COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a parallel scan counts as one, but for kind toast only if the leader fetched values; a rescan counts as another scan, but not for kinds indexscan and toast';
-COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in the scans';
+COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a parallel scan counts as one, but for kind toast only if the leader fetched values through a ring; a rescan counts as another scan, but not for kinds indexscan and toast';
+COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in each scan, added up over the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
 COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds; not measured for kind toast';
@@ -393,7 +393,7 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null i
 COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, if the buffer''s page was evicted, or if that page is one of another relation';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relblocknumber IS 'block that was read into the buffer; null if the slot is empty, if the buffer''s page was evicted, if the buffer came with a page of another relation, or if the ring is only observed and the buffer was given to another page';
 COMMENT ON COLUMN pg_ringctl_ring_slots.holds_own_block IS 'does the buffer still hold the block relblocknumber?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.isdirty IS 'is the page in the buffer dirty now?';
 COMMENT ON COLUMN pg_ringctl_ring_slots.usagecount IS 'usage count of the buffer now';
@@ -443,8 +443,8 @@ COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the
 COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_progress.command IS 'the command: prewarm, prewarm_all or prewarm_blocks';
 COMMENT ON COLUMN pg_ringctl_progress.phase IS 'phase of the command: initializing, reading blocks or waiting for workers';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks that the command has to read, in all its relations, without those that do not fit if fit is stop; counted when it began';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read, or found in shared buffers';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks that the command has to read, in all its relations, without those that do not fit if fit is stop; counted when it began, and by prewarm_blocks again when blocks are listed again';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read, found in shared buffers, or asked the operating system for';
 COMMENT ON COLUMN pg_ringctl_progress.percent IS 'blocks_done as a percentage of blocks_total; null if blocks_total is 0';
 COMMENT ON COLUMN pg_ringctl_progress.workers IS 'number of parallel workers that help';
 COMMENT ON COLUMN pg_ringctl_progress.command_start IS 'when the command began';
@@ -645,8 +645,7 @@ RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- If the parser does not know the type of an argument, as for a parameter of a prepared statement, it chooses this
--- function.
+-- If the parser knows the type of neither size, as for parameters of a prepared statement, it chooses this function.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring text,

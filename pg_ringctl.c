@@ -229,16 +229,16 @@ define_system_params(void)
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_entries",
-							"Sets the number of rows of statistics that are kept.",
+							"Sets the maximum number of rows of statistics that are kept.",
 							"There is one row for each combination of database, relation and kind of reader. "
 							"When there is no room for another row, the least recently used rows are removed. "
-							"The rows take at most half of pg_ringctl.max_shared_memory, less what is reserved for each process.",
+							"The rows take at most half of what is left of pg_ringctl.max_shared_memory after the space that is reserved for all processes.",
 							&param_max_entries, 5000, 100, INT_MAX / 2,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory that all sessions use together.",
-							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and progress. "
+							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, progress, and where each process shows its rings. "
 							"The limit is fixed when the first session needs the memory. "
 							"It is never less than what is reserved for all processes, plus 2 MB. "
 							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB, and may keep it between transactions. "

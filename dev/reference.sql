@@ -220,12 +220,12 @@ SELECT format(E'\n### `%s`\n\n%s May be read by: %s.\n\n| column | type | descri
 \echo '`EXPLAIN (RING)`, from 18 on, adds to each sequential scan, TID range scan and bitmap heap scan the ring that it would'
 \echo 'get, and why; with `ANALYZE`, what the ring did: the counts of `pg_ringctl_stats`. With `VERBOSE`, each parallel worker'
 \echo 'has its own lines. In text, a scan without a ring has `Ring: none` and a reason: that of `pg_ringctl_resolve()`; or that'
-\echo 'it would read too little (`its range is too small`, `the blocks to be read fit into shared_buffers`); or, for a scan that'
-\echo 'would get a ring, `left before it had read enough` or `never executed`. In other formats, the group `Ring` has'
-\echo '`Attached`, which is false then, and besides it only `Reason`. A scan that is left to the server''s ring has `Source:'
-\echo 'server` and the reason, and no counts.'
+\echo 'it would read too little (`its range is too small`, `the blocks to be read fit into shared_buffers`); or, in mode'
+\echo '`observe`, that the server uses no ring for such scans; or, for a scan that would get a ring, `left before it had read'
+\echo 'enough` or `never executed`. In other formats, the group `Ring` has `Attached`, which is false then, and besides it only'
+\echo '`Reason`. A scan that is left to the server''s ring has `Source: server` and the reason, and no counts.'
 \echo
-\echo 'Index scans have a line where `index_read_ahead`, or a ring of a given size, asks for something: `Read Ahead` with the'
+\echo 'Index scans have a line if `index_read_ahead` is on, or if the ring has a given size: `Read Ahead` with the'
 \echo 'blocks that were asked for ahead, found in shared buffers, read, and asked for in vain (`unconsumed`); or the ring; or'
 \echo 'the reason why there was neither. Other nodes have nothing.'
 \echo

@@ -157,8 +157,8 @@ typedef uint32 compat_buf_state;
  * limits it?  maintenance: is the stream for maintenance?  From 18 on, the
  * server allows one read more than may be in progress at once, but no more
  * buffers than this backend may pin.  In 17 the result is one read, the limit
- * of a stream with sequential access, although a stream with random access may
- * look ahead farther.
+ * of a stream with sequential access, or what this backend may pin if that is
+ * less. A stream with random access may look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),
@@ -180,8 +180,9 @@ compat_lookahead_limit(Relation rel pg_attribute_unused(),
 /*
  * Does a stream that finds its blocks in shared_buffers lose the look-ahead
  * with which it could have several reads in progress?  In 18 it does.  But in
- * 17, and in 18 with io_method = sync, a stream never has more than one read
- * in progress.  In 19 the stream goes on looking ahead for a while.
+ * 17, and in 18 with io_method = sync, a stream with sequential access never
+ * has more than one read in progress.  In 19 the stream goes on looking ahead
+ * for a while.
  */
 #if PG_VERSION_NUM >= 180000 && PG_VERSION_NUM < 190000
 #define compat_found_blocks_end_look_ahead()	(io_method != IOMETHOD_SYNC)
@@ -264,7 +265,7 @@ compat_begin_tidrangescan(TidRangeScanState *node)
 									&lowest, &highest COMPAT_SCAN_FLAGS(&node->ss));
 }
 
-/* The arguments of index_beginscan() that some majors lack. */
+/* The argument "instrument" of index_beginscan(), which 17 lacks. */
 #if PG_VERSION_NUM >= 190000
 #define COMPAT_INDEX_INSTRUMENT(instrument)	instrument,
 #elif PG_VERSION_NUM >= 180000

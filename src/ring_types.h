@@ -43,8 +43,10 @@ typedef enum RingSource
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
  *	escapes_adopted reads into a slot whose buffer was replaced because
  *					its page is also used outside the ring
- *	slots_lost		slots whose buffer was given to another page; the ring
- *					empties such a slot, unless it only observes
+ *	slots_lost		slots whose buffer was given to another page, or was
+ *					replaced without a read of ours; if the slot still names a
+ *					buffer with another page, the ring empties the slot,
+ *					unless it only observes
  *	unconsumed		blocks asked for that the reader did not get, because it
  *					ended, was rescanned, or went on somewhere else
  *	wal_flushes		times that we flushed WAL for the ring

@@ -36,7 +36,7 @@ extern dlist_head heap_am_catches;
 /*
  * heap_am_any_catch
  *		Is a scan, or an insertion, to be caught?  This is called at the start
- *		of every query.
+ *		of every query and of every utility command.
  */
 static inline bool
 heap_am_any_catch(void)

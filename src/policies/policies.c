@@ -103,9 +103,9 @@ static found_hash *found = NULL;
 
 /*
  * labels_some: does this session know that there is a label of ours in this
- * database?  labels_none: does it know that there is none?  labels_some is
- * never reset: when the last label has gone, the session searches in vain,
- * which does no harm.
+ * database, or assume so because pg_seclabel is large?  labels_none: does it
+ * know that there is none?  labels_some is never reset: when the last label
+ * has gone, the session searches in vain, which does no harm.
  */
 static bool labels_some = false;
 bool		labels_none = false;

@@ -14,8 +14,8 @@
  *				v  policy_read()			|  policy_spell()
  *	  {scan_ring: 1024, dirty_pages: DIRTY_LEAVE}	the policy
  *
- * A value is spelled as SHOW spells the value of the parameter: "1MB",
- * "leave".
+ * policy_spell() spells each value as SHOW spells the value of the parameter:
+ * "1MB", "leave".
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

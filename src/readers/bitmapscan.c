@@ -92,9 +92,9 @@ bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
 }
 
 /*
- * Are so few rows expected that the scan gets no ring, however many blocks the
- * relation has?  Most bitmaps are small, and then the size need not be asked
- * for.
+ * Does the scan get no ring, however many blocks the relation has, because few
+ * rows are expected, or because the size of the ring is 0?  Most bitmaps are
+ * small, and then the size need not be asked for.
  */
 static bool
 never_reads_enough(const PlanState *ps)

@@ -112,13 +112,13 @@ executor_is_index_scan(const PlanState *ps)
 }
 
 /*
- * executor_has_reader
+ * executor_may_have_reader
  *		Does this node scan a relation, and is there a kind of reader for its
  *		scan?  For an index scan the answer is no unless read-ahead or a ring
  *		was asked for.
  */
 bool
-executor_has_reader(const PlanState *ps)
+executor_may_have_reader(const PlanState *ps)
 {
 	int			reader = reader_index(ps);
 
@@ -261,8 +261,8 @@ take_nodes_below(PlanState *ps, Walk *walk)
 }
 
 /*
- * Take every node at or below ps for which there is a reader, except for scans
- * that are excluded.  Subplans are left to walks of their own, because a
+ * Take every node at or below ps whose kind is in node_readers, except for
+ * scans that are excluded.  Subplans are left to walks of their own, because a
  * subplan may be below many nodes, for example those of partitions.
  *
  * ExecInitNode() has gone as deep, with larger stack frames, so the stack's

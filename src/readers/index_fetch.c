@@ -149,9 +149,9 @@ visits_heap(IndexFetch *fetch, BlockNumber block)
 }
 
 /*
- * The stream's callback.  Find the next item of the leaf page that is on
- * another block than the one asked for last, and for which the heap must be
- * visited, and return the block of that item.
+ * The stream's callback.  Find the leaf page's next item whose tuple is on
+ * another heap block than the one asked for last, and for which the heap must
+ * be visited. Return that heap block.
  */
 static BlockNumber
 next_block(ReadStream *stream pg_attribute_unused(), void *arg,

@@ -51,7 +51,6 @@ next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
 	return load->next_block(stream, load->next_block_arg, per_buffer_data);
 }
 
-/* Take and release each buffer of the stream. */
 static void
 drain(ReadStream *stream, Ring *ring, LoadResult *result)
 {

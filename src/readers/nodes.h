@@ -13,9 +13,9 @@
 #include "nodes/execnodes.h"
 
 /*
- * Called when a node that was taken is asked for a row.  n is the number of
- * the pair that the node's function and this one make (nodes.c), and must be
- * passed on to the functions below.
+ * Called when a node that was taken is asked for a row.  The node's function
+ * and this one are a pair, which has the number n (nodes.c). n must be passed
+ * on to the functions below.
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);
 

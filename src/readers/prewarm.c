@@ -287,7 +287,7 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
 {
 	RingOptions options;
 
-	plan_for_load(rel, ring_kb, &options);
+	plan_for_prewarm(rel, ring_kb, &options);
 	return options.nbuffers > 0 ? 0 : nblocks;
 }
 
@@ -308,7 +308,7 @@ prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation re
 {
 	RingOptions options;
 
-	plan_for_load(rel, ring_kb, &options);
+	plan_for_prewarm(rel, ring_kb, &options);
 	if (options.nbuffers == 0)
 		nblocks = fit_take(fit, nblocks);
 	parallel_prewarm_read(parallel, rel, forknum, &options, first_block, nblocks, result);

@@ -5,7 +5,8 @@
  *
  * First the parts of the table are listed (prewarm_parts.c).  Then one part
  * after another is opened, read by the leader and its workers
- * (prewarm_workers.c), and closed.  Each part is locked only while it is read.
+ * (prewarm_workers.c), and closed.  Each part is locked only while it is
+ * listed, measured, or read.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

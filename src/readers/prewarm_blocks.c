@@ -216,7 +216,7 @@ buffer_blocks(void *arg)
 	if (length == 0)
 		return;
 
-	plan_for_load(job->open.rel, job->ring_kb, &options);
+	plan_for_prewarm(job->open.rel, job->ring_kb, &options);
 	options.repeats_blocks = true;
 	job->most = options.nbuffers > 0 ? length : fit_take(&fit, length);
 	fit_warn(&fit, options.nbuffers > 0 ? 0 : length);

@@ -10,7 +10,6 @@
 #ifndef RINGCTL_PREWARM_FIT_H
 #define RINGCTL_PREWARM_FIT_H
 
-/* What to do if the blocks do not fit. */
 typedef enum FitAction
 {
 	FIT_WARN,					/* warn, and read all blocks */

@@ -36,7 +36,7 @@
 #include "utils/timestamp.h"
 
 /*
- * When a reader or a pass begins, at most this number of readers are asked to
+ * Each call of reader_lend_finished() asks at most this number of readers to
  * lend their rings.
  */
 #define MAX_LOOKED_AT			4
@@ -267,10 +267,9 @@ reader_failed(Datum res)
  *		once its stream has asked for all blocks, or if the reader has no page
  *		pinned between its fetches (toast.c).
  *
- * When the session begins another reader, or a reader begins another pass,
- * lend() of this reader is called, if this reader is one of the newest
- * MAX_LOOKED_AT.  If the ring can be lent now, lend() lends it (ring_lend())
- * and calls this function again.
+ * reader_lend_finished() calls lend() of this reader if this reader is one of
+ * the newest MAX_LOOKED_AT.  If the ring can be lent now, lend() lends it
+ * (ring_lend()) and calls this function again.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
@@ -312,8 +311,8 @@ reader_lend_finished(void)
  * reader_start_clock, reader_stop_clock
  *		Start or stop a reader's clock.  The clock is stopped between two runs
  *		of the query, and from the moment when the stream has asked for all
- *		blocks of a pass to the next rescan.  (If the query is run in a loop,
- *		the time may be inexact: see is_in_loop().)
+ *		blocks of a pass until the scan is rescanned or turns.  (If the query
+ *		is run in a loop, the time may be inexact: see is_in_loop().)
  */
 void
 reader_start_clock(Reader *reader)

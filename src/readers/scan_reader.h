@@ -43,8 +43,9 @@ typedef struct ScanReader
 	HeapScanDesc scan;			/* NULL: this is an index scan */
 	EnabledMark enabled;
 	PassState	pass;
-	int			blocks_of_server;	/* blocks of this pass that the server has
-									 * read */
+	int			blocks_of_server;	/* blocks that the server has read of the
+									 * pass that our stream is about to begin;
+									 * else 0 */
 	BlockNumber expected;		/* blocks that a pass is expected to read, if
 								 * the scan descriptor does not say; else 0 */
 	BlockNumber reported;		/* the position reported last: see

@@ -244,8 +244,8 @@ scan_uncalled(QueryDesc *queryDesc)
  *
  * A scan in which the leader takes no part may not be counted yet: no worker
  * counts a parallel index scan, and for other scans the process that
- * counts_scan() names may have taken no part.  Such a scan is counted here,
- * unless it has no ring.
+ * counts_scan() names may have taken no part.  Such a scan is counted here; in
+ * the statistics, only if it has a ring.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

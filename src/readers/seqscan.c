@@ -17,18 +17,19 @@
  *	               given up          wants more
  *
  * A. Most scans are of small tables and get no ring, or are left to the
- *	  server's ring.  They pay only for this decision, and for the one on
- *	  TOAST values (toast.c).  If the values may need a ring, we are called
- *	  once more: the ring is not made before the scan is asked for its second
- *	  row, or starts its second pass, because many scans are asked for one row
- *	  only.
+ *	  server's ring.  They pay only for this decision, and for the one on TOAST
+ *	  values (toast.c).  If the values may need a ring, we are usually called
+ *	  once more: their reader does not begin before the scan is asked for its
+ *	  second row, or starts its second pass, because many scans are asked for
+ *	  one row only (see must_wait_for_second_row()).
  * B. A scan that would get a ring by default, or whose ring is only observed,
  *	  may be given up after a few rows, by a LIMIT or EXISTS.  So first the
- *	  server reads FIRST_BLOCKS blocks without us: we only set the limit that
- *	  heap_setscanlimits() would set.  If the scan wants more than these
- *	  blocks, it is attached, and goes on from there.  If it is given up twice,
- *	  it is left alone from then on: a subquery may be rescanned thousands of
- *	  times.  (This can't be done if another library has wrapped our function.)
+ *	  server reads FIRST_BLOCKS blocks by itself: we only set the limit that
+ *	  heap_setscanlimits() would set, and lend buffers to the server's ring.
+ *	  If the scan wants more than these blocks, it is attached, and goes on
+ *	  from there.  If it is given up twice, it is left alone from then on: a
+ *	  subquery may be rescanned thousands of times.  (This can't be done if
+ *	  another library has wrapped our function.)
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called
@@ -78,9 +79,9 @@
 #define FIRST_BLOCKS			32
 
 /*
- * If a node above the scan may stop it, and it has no filter, the server gets
- * this number of lent buffers at first, and the others when the scan goes on
- * to a second block.  So an EXISTS does not pay for the others.
+ * If a node above the scan may stop the scan, and the scan has no filter, the
+ * server gets this number of lent buffers at first, and the others when the
+ * scan goes on to a second block.  So an EXISTS does not pay for the others.
  *
  * Before the server returns a row of the second block, it has usually read
  * three blocks: its look-ahead begins with one block, and doubles.  If
@@ -230,12 +231,12 @@ values_may_wait(const SeqScanState *node)
 }
 
 /*
- * The scan gets no ring, and its TOAST values may wait.  Must we be called
- * once more for them?  If another library has wrapped the node's function, our
- * function would be called for every row, so the answer is no.
+ * The scan gets no ring. May its TOAST values need one, and may that ring wait
+ * until we are called once more?  If another library has wrapped the node's
+ * function, our function would be called for every row, so the answer is no.
  */
 static inline bool
-wait_for_second_row(const SeqScanState *node)
+must_wait_for_second_row(const SeqScanState *node)
 {
 	return node->ss.ss_currentScanDesc->rs_parallel == NULL &&
 		node_is_taken(&node->ss.ps) &&
@@ -258,7 +259,7 @@ decide_for(SeqScanState *node, bool alone, bool again)
 
 	if (prospect <= RING_LEFT_TO_SERVER)
 	{
-		if (!again && wait_for_second_row(node))
+		if (!again && must_wait_for_second_row(node))
 			return true;
 		toast_begin(node->ss.ps.state, rel, true);
 		return false;
@@ -301,7 +302,8 @@ decide(SeqScanState *node, bool alone, bool again)
 /*
  * Attach the scan, after its first blocks or in the middle of them.  If the
  * scan would not get a ring any more, because a parameter was changed, attach
- * it as in observe mode: the server's ring is only watched.
+ * it as in observe mode: its ring has the size of the server's, and is only
+ * watched.
  */
 static void
 attach_now(SeqScanState *node, bool alone)
@@ -341,9 +343,12 @@ left_first_block(HeapScanDesc scan, BlockNumber was_at)
 		was_in_first_block(scan, was_at);
 }
 
-/* Has the last call passed whole blocks at the beginning of its pass? */
+/*
+ * Has the last call taken the scan from its first block, or from before it,
+ * beyond the second block?
+ */
 static inline bool
-passed_first_blocks(HeapScanDesc scan, BlockNumber was_at)
+went_beyond_second_block(HeapScanDesc scan, BlockNumber was_at)
 {
 	return was_in_first_block(scan, was_at) &&
 		(!scan->rs_inited ||
@@ -361,9 +366,9 @@ begin_values(SeqScanState *node)
 }
 
 /*
- * Did an earlier pass of the scan, which is about to start one, end before it
- * was decided what becomes of the scan?  If so, the scan has a descriptor.
- * But so has a parallel scan before its first pass.
+ * The scan is about to start a pass. Did an earlier pass end before it was
+ * decided what becomes of the scan?  If so, the scan has a descriptor. But so
+ * has a parallel scan before its first pass.
  */
 static inline bool
 had_a_pass(HeapScanDesc scan)
@@ -374,8 +379,9 @@ had_a_pass(HeapScanDesc scan)
 static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
- * Let the server return a row of the first blocks, or of the first row's
- * block.  If there is no such row left, the scan is attached.
+ * Let the server return a row of the first blocks, or the first row of a scan
+ * that gets no ring. If the scan has come to the limit, attach it, and return
+ * its next row.
  *
  * This is called for each row of the first blocks, so it must be quick.
  */
@@ -390,7 +396,7 @@ call_in_first_blocks(PlanState *ps, int n, bool alone)
 	if (likely(!TupIsNull(slot) && scan->rs_cblock == block))
 		return slot;
 	if (gets_few_at_first(node, alone) && has_limit(scan) &&
-		passed_first_blocks(scan, block))
+		went_beyond_second_block(scan, block))
 		first_lent = FIRST_BLOCKS;
 	if (TupIsNull(slot) && came_to_limit(scan))
 	{

@@ -122,7 +122,7 @@ typedef struct ToastReader
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
 	int64		misses;			/* blocks that were read, not found */
-	bool		broken;			/* has an attempt to begin the ring failed? */
+	bool		broken;			/* has an attempt to start the ring failed? */
 } ToastReader;
 
 dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);

@@ -183,7 +183,6 @@ catch_copy(Relation rel)
 		catch_scan(RelationGetRelid(rel));
 }
 
-/* With row-level security COPY becomes a query. */
 static bool
 becomes_query(Relation rel)
 {

@@ -54,7 +54,7 @@ static const Oid *receiver_made;
 static void
 insertion_begun(BulkInsertStateData *bistate)
 {
-	int			kb = param_write_ring == 0 ? 0 : plan_capped_kb(param_write_ring);
+	int			kb = param_write_ring <= 0 ? 0 : plan_capped_kb(param_write_ring);
 	MemoryContext oldcontext;
 
 	/* The parameter may have been changed since the catch was made. */

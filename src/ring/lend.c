@@ -29,10 +29,12 @@
 
 /*
  * A stack of lent buffers.  Each finished ring has lent its buffers, the
- * oldest first.  So has the server's own ring if one of our rings is about to
- * take its place.  Other buffers were let go when rings shrank, and hold no
- * page.  As long as a lent buffer holds what it held when it was lent, a ring
- * can take it back and needs no victim of the clock sweep.
+ * oldest first, unless it only observes, and except for those that
+ * buffers_to_keep() leaves in the pool.  So has the server's own ring if one
+ * of our rings is about to take its place.  Other buffers were let go when
+ * rings shrank, and hold no page.  As long as a lent buffer holds what it held
+ * when it was lent, a ring can take it back and needs no victim of the clock
+ * sweep.
  *
  * A buffer may be in the stack twice: it was let go, came back to a ring as a
  * victim, and was let go again.  If two slots take it back, one of them is
@@ -225,8 +227,8 @@ lend_fill(Ring *ring)
 		lent.reserved += ring->options.capacity;
 
 	/*
-	 * If the session's last ring was larger, begin with as many of its
-	 * buffers as are still there.
+	 * If the session's last ring that sized itself was larger, begin with its
+	 * size, or with as many buffers as are still lent if these are fewer.
 	 */
 	nbuffers = Min(lent.last_size, ring->options.capacity);
 	if (nbuffers > ring->options.nbuffers)
@@ -276,10 +278,10 @@ lend_cancel_reservation(const Ring *ring)
 
 /*
  * ring_lend_to_server
- *		The server is about to read the first blocks of a scan, at most "most",
- *		or goes on to read them, through its own strategy.  Put lent buffers
- *		into the slots of the strategy that it has not taken yet, so that the
- *		server needs no other buffers.
+ *		The server reads the first blocks of a scan, at most "most" of them,
+ *		through its own strategy: it is about to begin, or goes on. Put lent
+ *		buffers into those slots of the strategy that the server has not taken
+ *		yet. If there are enough, it needs no other buffers.
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.

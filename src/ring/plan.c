@@ -450,7 +450,10 @@ plan_reads_ahead(Relation rel)
 		policy->index_read_ahead : param_index_read_ahead;
 }
 
-/* The choice for an index scan: there is no ring unless its size is given. */
+/*
+ * Choose for an index scan, which gets no ring unless the size of the ring is
+ * set.  Returns whether there is a ring.
+ */
 static bool
 choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 {
@@ -461,8 +464,9 @@ choose_for_index_scan(Relation rel, BlockNumber nblocks, Choice *choice)
 /*
  * plan_index_scan_has_ring
  *		Does an index scan of the relation get a ring if it is expected to
- *		return this number of rows?  It does not if these are no more rows than
- *		the number of pages that the ring leaves in the pool first.
+ *		return this number of rows?  It gets none if the number of rows is not
+ *		larger than the number of pages that stay in the pool before the ring
+ *		is tight.
  */
 bool
 plan_index_scan_has_ring(Relation rel, double rows)
@@ -536,14 +540,14 @@ plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 }
 
 /*
- * plan_for_load
+ * plan_for_prewarm
  *		Fill in the options of the ring that a prewarm of the relation reads
  *		through.  ring_kb: size in kB; 0 means no ring; -1 means the ring that
  *		a sequential scan of the relation would get, or, instead of the
  *		server's ring, one that sizes itself.
  */
 void
-plan_for_load(Relation rel, int ring_kb, RingOptions *options)
+plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
 {
 	/* A scan of a temporary relation gets no ring. */
 	if (ring_kb < 0 && RelationUsesLocalBuffers(rel))

@@ -114,7 +114,7 @@ extern bool plan_reads_ahead(Relation rel);
 extern bool plan_index_scan_has_ring(Relation rel, double rows);
 extern void plan_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options);
 extern void plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options);
-extern void plan_for_load(Relation rel, int ring_kb, RingOptions *options);
+extern void plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options);
 extern int	plan_capped_kb(int kb);
 extern bool plan_is_capped_by_pool(void);
 extern void plan_cap_to_relation(RingOptions *options, int64 nblocks);

@@ -119,9 +119,9 @@ start_running(Ring *ring)
  * lent.
  *
  * Otherwise, if the stream was left before its end, the same query may run
- * again and read the same blocks up to there.  So unless the user has asked
- * for a ring of a certain size, keep as many of the buffers that were read
- * into as the server's own ring would leave in the pool.
+ * again and read the same blocks up to there.  So unless the ring has a fixed
+ * size, keep as many of the buffers that were read into as the server's own
+ * ring would leave in the pool.
  */
 static int
 buffers_to_keep(const Ring *ring)
@@ -177,7 +177,7 @@ ring_create(const RingOptions *options)
 		buffers = options->capacity * sizeof(Buffer);
 	}
 
-	/* ring_start() sets the strategy's buffers, and uses only some of them. */
+	/* ring_start() sets the buffers of the slots that the ring has. */
 	ring = MemoryContextAlloc(ring_context, header + buffers);
 	memset(ring, 0, header);
 	ring->options = *options;
@@ -358,7 +358,12 @@ watch_and_tend(Ring *ring, BlockNumber block)
 		ring_fit_size(ring);
 	pending_before = ring->ahead.pending;
 	pending = count_pending(ring, block);
-	/* A block was found, or none is left, so slots may be pinned by now. */
+
+	/*
+	 * If the number has not grown, a block was found in shared buffers, or no
+	 * block is left to ask for.  In both cases slots that were found reusable
+	 * may be pinned by now.
+	 */
 	if (pending <= pending_before)
 		forget_reusable(ring);
 	if (ring->in_first_reads && !ring->options.observe &&
@@ -441,13 +446,13 @@ ring_stop_control(Ring *ring)
 
 /*
  * ring_lend
- *		The stream has come to its end: hide the ring, and lend its buffers to
- *		the session's next ring.
+ *		The stream has come to its end, or the reader has no page pinned at the
+ *		moment: hide the ring, and lend its buffers to the session's next ring.
  *
- * If the stream starts again (a rescan), ring_start() gives the ring buffers,
- * the same ones or others.  The strategy stays where it is, because the stream
- * has its address.  A ring that only observes keeps its buffers, as the
- * server's own ring does.
+ * If the reader goes on (a rescan, or another fetch), ring_start() gives the
+ * ring buffers, the same ones or others.  The strategy stays where it is,
+ * because the stream has its address.  A ring that only observes keeps its
+ * buffers, as the server's own ring does.
  */
 void
 ring_lend(Ring *ring)

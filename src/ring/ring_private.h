@@ -44,7 +44,8 @@ typedef struct RingAhead
 	int			reach;			/* maximum number of slots that one read takes */
 	int			pending;		/* blocks asked for, whose read has not begun;
 								 * an upper bound */
-	int			nreusable;		/* next slots that were found reusable */
+	int			nreusable;		/* next slots that need not be looked at again
+								 * before they are taken */
 	int			calls_to_skip;	/* next calls that need not look at slots */
 	BlockNumber *asked;			/* last blocks asked for; the n-th one is at
 								 * index n & asked_mask */
@@ -124,8 +125,8 @@ struct Ring
 	ForkNumber	forknum;
 
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
-	RingSlot   *slots;			/* our copy of the strategy's array; NULL
-								 * unless the ring runs */
+	RingSlot   *slots;			/* our copy of the strategy's array; NULL if
+								 * the ring does not run or has no strategy */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
 	bool		in_first_reads; /* have fewer than leave_first pages been left
@@ -249,8 +250,9 @@ blocks_ahead(const Ring *ring)
 }
 
 /*
- * Has the stream taken fewer slots than the ring has, since it started?  This
- * counts reads, unlike calls_in_revolution, which also counts hits.
+ * Since the stream started, or the ring began anew, has the stream taken fewer
+ * slots than the ring has?  This counts reads, unlike calls_in_revolution,
+ * which also counts hits.
  */
 static inline bool
 in_first_revolution(const Ring *ring)

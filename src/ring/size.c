@@ -47,8 +47,8 @@ ring_set_size(Ring *ring, int nbuffers)
 
 /*
  * How many of the last "blocks" blocks asked for were read through this ring?
- * The result may be too large: by less than a read and twice BLOCKS_PER_LOG,
- * or, if the log does not reach back so far, by more.
+ * The result may be too large, by less than the blocks of one read plus 2 *
+ * BLOCKS_PER_LOG, or, if the log does not reach back so far, by more.
  */
 static int64
 reads_among_last(const Ring *ring, int64 blocks)
@@ -290,8 +290,9 @@ shrink(Ring *ring, int less)
  * begins to look ahead with one block, and the ring may have begun with the
  * size of the session's last ring.
  *
- * The room for dirty pages is needed only once in a batch of pages, so it is
- * given up only after KEEP_FLUSH_ROOM whole revolutions.
+ * A ring needs the room for dirty pages only once for each batch of dirty
+ * pages, so the room is given up only after KEEP_FLUSH_ROOM whole revolutions
+ * in which it was not needed.
  */
 static int
 end_revolution(Ring *ring)

@@ -29,7 +29,7 @@ strategy_check(void)
 	int			nbuffers = Min(NBuffers / 8, 32);
 	BufferAccessStrategy strategy;
 	const char *mismatch = NULL;
-	bool		zero = true;
+	bool		is_empty;
 	bool		size_read_back;
 
 	strategy = GetAccessStrategyWithSize(BAS_BULKREAD, 32 * KB_PER_BUFFER);
@@ -45,16 +45,16 @@ strategy_check(void)
 		mismatch = "A buffer access strategy's size is not where expected.";
 	else
 	{
-		zero = (strategy->current == 0);
+		is_empty = (strategy->current == 0);
 		for (int i = 0; i < nbuffers; i++)
-			zero = zero && strategy->buffers[i] == InvalidBuffer;
+			is_empty = is_empty && strategy->buffers[i] == InvalidBuffer;
 
 		strategy->nbuffers = nbuffers - 1;
 		size_read_back = GetAccessStrategyBufferCount(strategy) == nbuffers - 1 &&
 			GetAccessStrategyPinLimit(strategy) == nbuffers - 1;
 		strategy->nbuffers = nbuffers;
 
-		if (!zero)
+		if (!is_empty)
 			mismatch = "A new buffer access strategy is not empty.";
 		else if (!size_read_back)
 			mismatch = "The server does not see a changed size of a buffer access strategy.";

@@ -34,15 +34,15 @@
  * Reading and scanning a page that the operating system has cached takes two
  * microseconds, so a call must be cheap.  The first call after a read looks at
  * all slots in reach, up to the first one that is not reusable as it is.  The
- * next calls look at no slot that was found reusable.  When the pending blocks
- * make a full read, a call looks at all slots of that read once more, and at
- * half as many after them.  (The blocks may all be found in shared buffers,
- * and then no read comes.  If so, slots are looked at again after as many
- * calls as a read has blocks.)  If slots may be pinned at any time (see
- * calls_to_skip()), each call looks at those slots for pending blocks that no
- * earlier call has looked at.  But it looks at all slots for pending blocks if
- * these blocks make a full read, if blocks were found since the last call, or
- * if the stream may find own blocks.
+ * next calls skip these slots.  When the pending blocks make a full read, a
+ * call looks at all slots of that read once more, and at half as many after
+ * them.  (The blocks may all be found in shared buffers, and then no read
+ * comes.  If so, slots are looked at again after as many calls as a read has
+ * blocks.)  If slots may be pinned at any time (see calls_to_skip()), no call
+ * is skipped: each call tends the slots that the pending blocks will take and
+ * that no earlier call has tended. It tends all slots that the pending blocks
+ * will take if these blocks make a full read, if a block was found in shared
+ * buffers since the last call, or if the stream may find own blocks.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also
@@ -556,10 +556,10 @@ tend_beyond_reach(Ring *ring, bool own_blocks, Spares *spares)
  *		Make reusable the slots that may be taken before the next call, one for
  *		each pending block.  Returns what else these slots need.
  *
- * Normally only the slots that no earlier call has found reusable are looked
- * at.  All of them are looked at again if a full read is pending, or if the
- * stream may find own blocks in the ring and pin them.  Before a full read,
- * some more slots are looked at: see tend_beyond_reach().
+ * Normally only the slots that no earlier call has tended are looked at.  All
+ * of them are looked at again if a full read is pending, or if the stream may
+ * find own blocks in the ring and pin them.  Before a full read, some more
+ * slots are looked at: see tend_beyond_reach().
  */
 TendNeed
 ring_tend_slots(Ring *ring, int pending)

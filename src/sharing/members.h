@@ -78,7 +78,7 @@ same_size(BlockNumber a, BlockNumber b, int window)
 	return Max(a, b) - Min(a, b) <= (BlockNumber) (window / 8);
 }
 
-/* Are both members processes of parallel scans in the same lock group? */
+/* Do both members belong to parallel scans of the same lock group? */
 static inline bool
 is_sibling(const Member *a, const Member *b)
 {

@@ -29,10 +29,11 @@
  *	  time than it would lose if the slower scan read all blocks itself.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
- *	  scan's process is waiting for a client, a lock, another process, a
- *	  timeout or an extension.  A scan that was seen waiting for one of these
- *	  does not wait for other scans at all: we can't tell how long its process
- *	  has waited for reads.
+ *	  scan's process is waiting for a client, a lock, another process (except
+ *	  for that process's read), a timeout (except for a spinlock) or an
+ *	  extension.  A scan that was seen waiting for one of these does not wait
+ *	  for other scans at all: we can't tell how long its process has waited for
+ *	  reads.
  * E. The processes of a parallel scan divide its blocks.  They keep pages for
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
@@ -304,6 +305,12 @@ look_at_others(ShareScan *scan)
 			continue;
 		ahead = asked_by(member) - asked_by(me);
 		has_leader |= is_leader_of(member, me, ahead);
+
+		/*
+		 * A scan that is at least a step ahead, but not too far, has read the
+		 * blocks that this scan asks for next.  So it need not follow a
+		 * leader.
+		 */
 		finds_blocks |= ahead >= BLOCKS_PER_STEP && -behind <= MAX_BEHIND(window);
 		if (behind > slower_behind)
 		{

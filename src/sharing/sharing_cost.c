@@ -6,8 +6,8 @@
  * Sharing saves reads, so it pays only if reads cost something.  Each scan
  * measures this for itself:
  *
- * A. Now and then the scan reads one block that its stream is about to read,
- *	  and measures the time.  If the operating system has the block in its
+ * A. Now and then the scan reads one block that its stream is about to ask
+ * for, and measures the time.  If the operating system has the block in its
  *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
  *	  last eight measured reads took READ_COSTS_US or more, reads are
  *	  expensive.  (Fewer slow reads may be due to waits for a processor.)
@@ -128,7 +128,7 @@ cost_begin(ScanCost *cost, int64 position)
 /*
  * cost_probe
  *		If it is time for a measured read, read this block, which the stream is
- *		about to read, and see how long that takes.
+ *		about to ask for, and see how long that takes.
  *
  * The read does not go through shared buffers.  So the read is not counted,
  * and if the page changes meanwhile, that does no harm.  The first measured

@@ -21,7 +21,8 @@ typedef struct ScanCost
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
 	int			steps_to_probe; /* if this is 1 or less, a read is measured at
-								 * the next step at which the scan may wait */
+								 * the next step; after PROBES_AT_FIRST reads,
+								 * at the next at which the scan may wait */
 	instr_time	began;			/* when the scan joined others; each pause
 								 * moves this forward by its length */
 	instr_time	paused;			/* when its present pause began; or zero */

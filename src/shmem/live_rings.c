@@ -71,7 +71,7 @@
 /* A segment that was not used for this number of seconds is given back. */
 #define KEEP_FOR_S		1
 
-/* Seconds until the next attempt, if a segment could not be made. */
+/* Seconds until the next attempt, if dsm_create() has failed. */
 #define RETRY_AFTER_S	5
 
 struct LiveRing
@@ -105,7 +105,8 @@ typedef struct LivePlace
 
 typedef struct LivePart
 {
-	pg_atomic_uint64 not_shown; /* rings that there was no room for */
+	pg_atomic_uint64 not_shown; /* rings that were not shown, or whose slots
+								 * were not, because there was no room */
 	pg_atomic_uint32 nsegments; /* segments of all processes */
 	int			nplaces;
 	LivePlace	places[FLEXIBLE_ARRAY_MEMBER];
@@ -120,8 +121,8 @@ static LiveSegment *my_segment = NULL;
 static bool segment_counted = false;
 
 /*
- * Has a ring begun in the segment since segment_rests() last asked?  When did
- * the last transaction that used the segment end?
+ * Has a ring begun in the segment since maybe_release_segment() last looked?
+ * When did the last transaction that used the segment end?
  */
 static bool segment_used = false;
 static TimestampTz last_used = 0;
@@ -246,7 +247,7 @@ release_segment(void)
  * Does not throw.
  */
 static void
-segment_rests(void)
+maybe_release_segment(void)
 {
 	TimestampTz now;
 
@@ -265,7 +266,7 @@ at_end_of_transaction(XactEvent event, void *arg pg_attribute_unused())
 {
 	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PARALLEL_PRE_COMMIT &&
 		event != XACT_EVENT_PRE_PREPARE)
-		segment_rests();
+		maybe_release_segment();
 }
 
 /* Make the segment of this process. */
@@ -307,9 +308,12 @@ has_failed_lately(void)
 									RETRY_AFTER_S * 1000);
 }
 
-/* A ring in the segment that is not in use; NULL if there is none. */
+/*
+ * An unused ring in this process's segment, which is made if there is none.
+ * NULL if it can't be made, or if all its rings are in use.
+ */
 static LiveRing *
-unused_ring(void)
+get_unused_ring(void)
 {
 	if (my_place == NULL || (my_segment == NULL && has_failed_lately()))
 		return NULL;
@@ -328,7 +332,7 @@ unused_ring(void)
 
 /* Index of the first of nslots free slots in the segment; -1 if not found. */
 static int
-free_slots(int nslots)
+find_free_slots(int nslots)
 {
 	int			first = 0;
 
@@ -369,12 +373,12 @@ count_not_shown(void)
 LiveRing *
 live_enter(int nslots, bool *not_shown)
 {
-	LiveRing   *ring = unused_ring();
+	LiveRing   *ring = get_unused_ring();
 	RingSlot   *private_slots = NULL;
 	int			first_slot = -1;
 
 	if (ring != NULL && nslots > 0)
-		first_slot = free_slots(nslots);
+		first_slot = find_free_slots(nslots);
 	if ((ring == NULL || (nslots > 0 && first_slot < 0)) && !*not_shown)
 	{
 		count_not_shown();
@@ -422,7 +426,8 @@ live_leave(LiveRing *ring)
 	if (ring->private)
 		pfree(ring);
 	else if (!IsTransactionState() && !proc_exit_inprogress)
-		segment_rests();		/* the (sub)transaction has ended or failed */
+		maybe_release_segment();	/* the (sub)transaction has ended or
+									 * failed */
 }
 
 /*

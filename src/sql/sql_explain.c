@@ -351,7 +351,7 @@ explain_node(PlanState *planstate, List *ancestors, const char *relationship,
 
 	if (prev_explain_per_node)
 		prev_explain_per_node(planstate, ancestors, relationship, plan_name, es);
-	if (!ring_is_wanted(es) || !executor_has_reader(planstate))
+	if (!ring_is_wanted(es) || !executor_may_have_reader(planstate))
 		return;
 
 	group = group_name(planstate);

@@ -48,7 +48,7 @@ PG_FUNCTION_INFO_V1(pg_ringctl_map_relation);
 #define RECLAIM_COLUMNS		3
 #define POLLUTION_COLUMNS	7
 
-/* The map has at most this number of lines, and of glyphs in a line. */
+/* The map has at most MAP_HEIGHT lines, of at most MAP_MAX_WIDTH glyphs. */
 #define MAP_HEIGHT			16
 #define MAP_MAX_WIDTH		1000
 
@@ -77,8 +77,8 @@ typedef struct RelationBuffers
 } RelationBuffers;
 
 /*
- * What a glyph of the map stands for.  If several apply to a buffer, the first
- * one is used.
+ * What a glyph of the map stands for.  If the buffer has no page, the last one
+ * is used; otherwise the first one that applies.
  */
 typedef enum Glyph
 {

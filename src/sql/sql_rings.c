@@ -25,7 +25,6 @@ PG_FUNCTION_INFO_V1(pg_ringctl_ring_slots);
 #define RINGS_COLUMNS	23
 #define SLOTS_COLUMNS	13
 
-/* Put one ring into the result. */
 static void
 put_ring(ReturnSetInfo *rsinfo, const LiveView *view)
 {
@@ -91,7 +90,6 @@ pg_ringctl_rings(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Put one slot of a ring into the result. */
 static void
 put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
 {

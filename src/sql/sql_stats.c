@@ -26,7 +26,6 @@ PG_FUNCTION_INFO_V1(pg_ringctl_stats_reset);
 #define STATS_COLUMNS	(10 + COUNTS_COLUMNS)
 #define INFO_COLUMNS	5
 
-/* Put one row of counters into the result. */
 static void
 put_row(ReturnSetInfo *rsinfo, const StatsRow *row)
 {
