@@ -437,6 +437,27 @@ DROP TABLE doc_parted;
 CREATE INDEX doc_id ON doc (id);
 SELECT query, l.* FROM unnest('{SELECT md5(body) FROM doc LIMIT 50, SELECT id FROM doc, SELECT count(body) FROM doc,
                                 SELECT md5(body) FROM doc WHERE id = 77}'::text[]) query, LATERAL left_alone(query, :'doc_toast') l;
+-- beside a scan, too: the ring reads each of their pages at most twice, and then leaves it in the pool
+SELECT fresh();
+DO $$
+DECLARE
+    toast oid := (SELECT reltoastrelid FROM pg_class WHERE oid = 'doc'::regclass);
+    missed bigint;
+    r record;
+BEGIN
+    missed := pg_stat_get_xact_blocks_hit(toast) - pg_stat_get_xact_blocks_fetched(toast);
+    FOR r IN SELECT id, md5(body) FROM doc LOOP
+        EXIT WHEN r.id > 1500;
+        IF r.id > 700 THEN
+            PERFORM md5(body) FROM doc WHERE id = 2000 + r.id % 60;
+        END IF;
+    END LOOP;
+    missed := missed + pg_stat_get_xact_blocks_fetched(toast) - pg_stat_get_xact_blocks_hit(toast);
+    ASSERT missed > 1500, missed;
+    ASSERT missed <= 1550 + 3 * 61, missed;
+END
+$$;
+SELECT cached(:'doc_toast') >= 512 + 60 AS all_there, kind, escapes FROM counted;
 SET enable_seqscan = off;
 SELECT * FROM left_alone('SELECT g, (SELECT md5(body) FROM doc WHERE id = g) FROM generate_series(1, 500) g', :'doc_toast');
 -- a query that is repeated finds what it has left, until all is there

@@ -162,8 +162,11 @@ check_label(const ObjectAddress *object, const char *label)
 						get_rel_name(object->objectId)),
 				 errdetail("Scans of system catalogs and of temporary tables are never touched.")));
 	if (label != NULL)
+	{
 		policy_check_label(label);
-	CacheInvalidateRelcacheByRelid(SecLabelRelationId);
+		/* labels_none does not hold any more in any session */
+		CacheInvalidateRelcacheByRelid(SecLabelRelationId);
+	}
 	CacheInvalidateRelcacheByRelid(object->objectId);
 }
 

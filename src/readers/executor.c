@@ -336,8 +336,7 @@ take_all_nodes(QueryDesc *queryDesc)
 static pg_noinline void
 prepare_query(QueryDesc *queryDesc)
 {
-	if ((queryDesc->estate->es_top_eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0 ||
-		queryDesc->planstate == NULL)
+	if (queryDesc->planstate == NULL)
 		return;
 	if (IsParallelWorker())
 		enabled_listen();
@@ -365,7 +364,8 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		last_query_run = NULL;
 	if (unlikely(scan_partial_query == estate))
 		scan_partial_query = NULL;
-	if (plan_mode() != MODE_OFF && has_relation_that_matters(estate))
+	if (plan_mode() != MODE_OFF && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 &&
+		has_relation_that_matters(estate))
 		prepare_query(queryDesc);
 }
 

@@ -31,6 +31,16 @@
  * its next fetch starts the ring again.  So the values of a thousand
  * partitions go through one ring.
  *
+ * All fetches from the TOAST table come to the reader: also those of other
+ * scans and of other queries of the session, say of look-ups by key in a loop
+ * over a cursor.  They may fetch the same few values again and again.  In the
+ * ring, these would be lost again and again.  So if the ring has read a block
+ * MOST_RING_READS times, soon after each other, the block is read without the
+ * ring from then on, and stays in the pool as it would without us. (Not at the
+ * second time: a query may fetch a value twice, although the value is larger
+ * than the ring. And not if a large part of the pool was read in between, as
+ * by a rescan: then the block might be gone without us, too.)
+ *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
  * each TOAST table of a scanned table, the session remembers the size that it
  * has seen, and looks at the real size only once in LOOKS_PER_SIZE queries and
@@ -43,9 +53,9 @@
  * it, to rewrite or truncate it, its values are left alone, and the next scan
  * tries again.
  *
- * What is not done: values are not read ahead.  A look-up by an index, or by
- * a bitmap of a few rows, has no reader, so its values are read without a
- * ring.
+ * What is not done: values are not read ahead.  A look-up by an index, or by a
+ * bitmap of a few rows, begins no reader, so its values are read without a
+ * ring unless another scan has begun one.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -121,6 +131,7 @@ typedef struct ToastReader
 	RingOptions options;		/* of the ring that it may get */
 	BlockNumber nblocks;		/* of the TOAST table */
 	EnabledMark enabled;
+	uint32		number;			/* of this reader in the session */
 	int64		misses;			/* blocks that were read, not found */
 	bool		broken;			/* has an attempt to start the ring failed? */
 } ToastReader;
@@ -128,6 +139,79 @@ typedef struct ToastReader
 dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
 
 static seen_hash * seen = NULL;
+
+/*
+ * The session remembers about this number of the blocks that it has read
+ * through rings of TOAST values last.
+ */
+#define MOST_REMEMBERED		4096
+
+/*
+ * A reader's ring reads a block no more than this number of times, if no more
+ * than SERVER_THRESHOLD blocks are read in between.
+ */
+#define MOST_RING_READS		2
+
+/* A block that was read through a ring. */
+typedef struct RingRead
+{
+	uint32		reader;			/* number of the ToastReader; 0 if not used */
+	BlockNumber block;
+	uint32		times;			/* how often the ring has read it in a row,
+								 * each time soon after the last one */
+	uint32		last;			/* the reader's misses at the last time */
+} RingRead;
+
+/* The block n of reader r is at index (n + r) % MOST_REMEMBERED. */
+static RingRead *ring_reads = NULL;
+
+/* --- Blocks that are wanted again --- */
+
+static RingRead *
+place_of(const ToastReader *toast, BlockNumber block)
+{
+	return &ring_reads[(block + toast->number) % MOST_REMEMBERED];
+}
+
+static bool
+is_remembered(const RingRead *read, const ToastReader *toast, BlockNumber block)
+{
+	return read->reader == toast->number && read->block == block;
+}
+
+/* How many blocks has the reader read since the ring has read this one? */
+static uint32
+reads_since(const RingRead *read, const ToastReader *toast)
+{
+	return (uint32) toast->misses - read->last;
+}
+
+/* The block was read through the reader's ring. */
+static void
+remember(const ToastReader *toast, BlockNumber block)
+{
+	RingRead   *read = place_of(toast, block);
+	bool		soon = is_remembered(read, toast, block) &&
+		reads_since(read, toast) <= (uint32) SERVER_THRESHOLD;
+
+	read->times = soon ? read->times + 1 : 1;
+	read->reader = toast->number;
+	read->block = block;
+	read->last = (uint32) toast->misses;
+}
+
+/*
+ * Has the reader's ring read this block MOST_RING_READS times, and given its
+ * buffer to another block since then?
+ */
+static bool
+is_wanted_again(const ToastReader *toast, BlockNumber block)
+{
+	const RingRead *read = place_of(toast, block);
+
+	return is_remembered(read, toast, block) && read->times >= MOST_RING_READS &&
+		reads_since(read, toast) > (uint32) toast->options.nbuffers;
+}
 
 /* --- A fetch --- */
 
@@ -145,6 +229,9 @@ begin_ring(ToastReader *toast, Relation rel)
 {
 	RingOptions options = toast->options;
 
+	if (ring_reads == NULL)
+		ring_reads = MemoryContextAllocZero(TopMemoryContext,
+											MOST_REMEMBERED * sizeof(RingRead));
 	options.leave_first = 0;	/* those blocks have been left already */
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
@@ -182,6 +269,8 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
 		start_ring(toast, rel);
 		toast->broken = false;
 	}
+	if (is_wanted_again(toast, block))
+		return NULL;
 	return ring_before_read(toast->reader.ring, rel, block);
 }
 
@@ -209,7 +298,11 @@ before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
 	strategy = strategy_for(toast, scan->rel, block);
 	buffer = ReadBufferExtended(scan->rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
 	compat_fetch_set_buffer(fetch, block, buffer);
-	toast->misses += pgBufferUsage.shared_blks_read - reads;
+	if (pgBufferUsage.shared_blks_read == reads)
+		return;
+	toast->misses++;
+	if (strategy != NULL)
+		remember(toast, block);
 }
 
 /* --- A reader --- */
@@ -248,6 +341,7 @@ static void
 make_toast(const void *owner, Relation toastrel, BlockNumber nblocks,
 		   const RingOptions *options)
 {
+	static uint32 readers_made = 0;
 	ToastReader *toast = reader_make(TopMemoryContext, sizeof(ToastReader));
 
 	toast->reader.failed = toast_failed;
@@ -257,6 +351,7 @@ make_toast(const void *owner, Relation toastrel, BlockNumber nblocks,
 	else
 		toast->reader.scans = 1;
 	toast->owner = owner;
+	toast->number = ++readers_made;
 	toast->options = *options;
 	toast->options.leave_first = Max(0, options->leave_first - blocks_left(owner));
 	toast->nblocks = nblocks;

@@ -136,6 +136,18 @@ plan_is_capped_by_pool(void)
 }
 
 /*
+ * plan_look_at_size
+ *		The slow path of plan_may_matter(), for a relation whose number of
+ *		blocks this backend does not know.  Returns that number; or 0 if the
+ *		relation is not a heap, because its scans get no ring.
+ */
+BlockNumber
+plan_look_at_size(Relation rel)
+{
+	return heap_am_is_heap(rel) ? RelationGetNumberOfBlocks(rel) : 0;
+}
+
+/*
  * plan_capped_kb
  *		The size in kB that a ring gets if this size, which is above 0, is set.
  */

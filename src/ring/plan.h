@@ -67,6 +67,8 @@ policy_may_be_set(Relation rel)
 		labels_look_up(RelationGetRelid(rel));
 }
 
+extern BlockNumber plan_look_at_size(Relation rel);
+
 /*
  * plan_may_matter
  *		May a scan of the relation get a ring, or an index scan of it read
@@ -74,20 +76,25 @@ policy_may_be_set(Relation rel)
  *
  * This is called for every relation of every query, so it must be cheap.  The
  * answer is not exact: it depends on the number of blocks that this backend
- * saw last, when it planned a query or began a scan.
+ * saw last, when it planned a query or began a scan.  If it has seen none, as
+ * in a new parallel worker, it looks now.
  */
 static inline bool
 plan_may_matter(Relation rel)
 {
 	SMgrRelation smgr = rel->rd_smgr;
+	BlockNumber nblocks;
 
 	if (RelationUsesLocalBuffers(rel))
 		return false;
 	if (smgr == NULL && !RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
 		return false;			/* such as a partitioned table */
-	/* An unknown number is InvalidBlockNumber, the largest of all. */
-	if (param_scan_threshold >= 0 || param_index_read_ahead || smgr == NULL ||
-		smgr->smgr_cached_nblocks[MAIN_FORKNUM] > (BlockNumber) SERVER_THRESHOLD)
+	if (param_scan_threshold >= 0 || param_index_read_ahead)
+		return true;
+	nblocks = smgr ? smgr->smgr_cached_nblocks[MAIN_FORKNUM] : InvalidBlockNumber;
+	if (unlikely(nblocks == InvalidBlockNumber))
+		nblocks = plan_look_at_size(rel);
+	if (nblocks > (BlockNumber) SERVER_THRESHOLD)
 		return true;
 	return policy_may_be_set(rel);
 }
