@@ -458,6 +458,15 @@ BEGIN
 END
 $$;
 SELECT cached(:'doc_toast') >= 512 + 60 AS all_there, kind, escapes FROM counted;
+-- values larger than the ring that are fetched three times: no more than another quarter of the pool is left
+CREATE TABLE doc_large (id int, pad text STORAGE PLAIN, body text STORAGE EXTERNAL);
+INSERT INTO doc_large SELECT i, repeat('x', 3500), repeat(md5(i::text), 10000) FROM generate_series(1, 60) i;
+VACUUM (ANALYZE, FREEZE) doc_large;
+SELECT fresh();
+SELECT count(md5(body || 'a') || md5(body || 'b') || md5(body || 'c')) FROM doc_large;
+SELECT kind, escapes FROM counted;
+SELECT blocks(reltoastrelid) > 2048 AS large, cached(reltoastrelid) <= 512 + 512 + 64 AS bounded FROM pg_class WHERE oid = 'doc_large'::regclass;
+DROP TABLE doc_large;
 SET enable_seqscan = off;
 SELECT * FROM left_alone('SELECT g, (SELECT md5(body) FROM doc WHERE id = g) FROM generate_series(1, 500) g', :'doc_toast');
 -- a query that is repeated finds what it has left, until all is there

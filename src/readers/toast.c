@@ -133,6 +133,8 @@ typedef struct ToastReader
 	EnabledMark enabled;
 	uint32		number;			/* of this reader in the session */
 	int64		misses;			/* blocks that were read, not found */
+	int64		wanted_again;	/* of these, blocks that the ring had read
+								 * often enough before: read without it */
 	bool		broken;			/* has an attempt to start the ring failed? */
 } ToastReader;
 
@@ -141,10 +143,12 @@ dlist_head	toast_readers = DLIST_STATIC_INIT(toast_readers);
 static seen_hash * seen = NULL;
 
 /*
- * The session remembers about this number of the blocks that it has read
- * through rings of TOAST values last.
+ * The session remembers about as many of the blocks that it has read through
+ * rings of TOAST values last as SERVER_THRESHOLD says, but at least and at
+ * most these numbers.
  */
-#define MOST_REMEMBERED		4096
+#define MIN_REMEMBERED		4096
+#define MAX_REMEMBERED		65536
 
 /*
  * A reader's ring reads a block no more than this number of times, if no more
@@ -162,15 +166,25 @@ typedef struct RingRead
 	uint32		last;			/* the reader's misses at the last time */
 } RingRead;
 
-/* The block n of reader r is at index (n + r) % MOST_REMEMBERED. */
+/* The block n of reader r is at index (n + r) % nremembered. */
 static RingRead *ring_reads = NULL;
+static uint32 nremembered = 0;
 
 /* --- Blocks that are wanted again --- */
+
+static void
+make_ring_reads(void)
+{
+	if (ring_reads != NULL)
+		return;
+	nremembered = Max(MIN_REMEMBERED, Min(SERVER_THRESHOLD, MAX_REMEMBERED));
+	ring_reads = MemoryContextAllocZero(TopMemoryContext, nremembered * sizeof(RingRead));
+}
 
 static RingRead *
 place_of(const ToastReader *toast, BlockNumber block)
 {
-	return &ring_reads[(block + toast->number) % MOST_REMEMBERED];
+	return &ring_reads[(block + toast->number) % nremembered];
 }
 
 static bool
@@ -202,15 +216,21 @@ remember(const ToastReader *toast, BlockNumber block)
 
 /*
  * Has the reader's ring read this block MOST_RING_READS times, and given its
- * buffer to another block since then?
+ * buffer to another block since then?  (If the ring has read it more often, it
+ * was lost in other ways, too.)  No more such blocks are left in the pool than
+ * SERVER_THRESHOLD says: if a query fetches all its values many times, its
+ * ring stays tight.
  */
 static bool
 is_wanted_again(const ToastReader *toast, BlockNumber block)
 {
 	const RingRead *read = place_of(toast, block);
 
-	return is_remembered(read, toast, block) && read->times >= MOST_RING_READS &&
-		reads_since(read, toast) > (uint32) toast->options.nbuffers;
+	return is_remembered(read, toast, block) &&
+		toast->wanted_again < SERVER_THRESHOLD &&
+		(read->times > MOST_RING_READS ||
+		 (read->times == MOST_RING_READS &&
+		  reads_since(read, toast) >= (uint32) toast->options.nbuffers));
 }
 
 /* --- A fetch --- */
@@ -229,9 +249,7 @@ begin_ring(ToastReader *toast, Relation rel)
 {
 	RingOptions options = toast->options;
 
-	if (ring_reads == NULL)
-		ring_reads = MemoryContextAllocZero(TopMemoryContext,
-											MOST_REMEMBERED * sizeof(RingRead));
+	make_ring_reads();
 	options.leave_first = 0;	/* those blocks have been left already */
 	reader_begin(&toast->reader, READER_TOAST, RelationGetRelid(rel), &options);
 	reader_stop_clock(&toast->reader);	/* its fetches are not timed */
@@ -303,6 +321,8 @@ before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
 	toast->misses++;
 	if (strategy != NULL)
 		remember(toast, block);
+	else if (ring_reads != NULL && toast->reader.ring != NULL)
+		toast->wanted_again++;
 }
 
 /* --- A reader --- */

@@ -10,6 +10,7 @@
 #ifndef RINGCTL_PLAN_H
 #define RINGCTL_PLAN_H
 
+#include "access/parallel.h"
 #include "access/transam.h"
 #include "policies/policies.h"
 #include "miscadmin.h"
@@ -76,8 +77,9 @@ extern BlockNumber plan_look_at_size(Relation rel);
  *
  * This is called for every relation of every query, so it must be cheap.  The
  * answer is not exact: it depends on the number of blocks that this backend
- * saw last, when it planned a query or began a scan.  If it has seen none, as
- * in a new parallel worker, it looks now.
+ * saw last, when it planned a query or began a scan.  If it has seen none, it
+ * looks now.  A parallel worker has seen none of any relation, and does not
+ * look: the query may have many relations that this worker never scans.
  */
 static inline bool
 plan_may_matter(Relation rel)
@@ -92,7 +94,7 @@ plan_may_matter(Relation rel)
 	if (param_scan_threshold >= 0 || param_index_read_ahead)
 		return true;
 	nblocks = smgr ? smgr->smgr_cached_nblocks[MAIN_FORKNUM] : InvalidBlockNumber;
-	if (unlikely(nblocks == InvalidBlockNumber))
+	if (unlikely(nblocks == InvalidBlockNumber && !IsParallelWorker()))
 		nblocks = plan_look_at_size(rel);
 	if (nblocks > (BlockNumber) SERVER_THRESHOLD)
 		return true;
