@@ -158,7 +158,7 @@ typedef uint32 compat_buf_state;
  * server allows one read more than may be in progress at once, but no more
  * buffers than this backend may pin.  In 17 the result is one read, the limit
  * of a stream with sequential access, or what this backend may pin if that is
- * less. A stream with random access may look ahead farther.
+ * less.  A stream with random access may look ahead farther.
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),

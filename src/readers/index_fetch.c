@@ -151,7 +151,7 @@ visits_heap(IndexFetch *fetch, BlockNumber block)
 /*
  * The stream's callback.  Find the leaf page's next item whose tuple is on
  * another heap block than the one asked for last, and for which the heap must
- * be visited. Return that heap block.
+ * be visited.  Return that heap block.
  */
 static BlockNumber
 next_block(ReadStream *stream pg_attribute_unused(), void *arg,

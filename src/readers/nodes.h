@@ -14,7 +14,7 @@
 
 /*
  * Called when a node that was taken is asked for a row.  The node's function
- * and this one are a pair, which has the number n (nodes.c). n must be passed
+ * and this one are a pair, which has the number n (nodes.c).  n must be passed
  * on to the functions below.
  */
 typedef TupleTableSlot *(*TakenNodeMtd) (PlanState *ps, int n);

@@ -231,9 +231,10 @@ values_may_wait(const SeqScanState *node)
 }
 
 /*
- * The scan gets no ring. May its TOAST values need one, and may that ring wait
- * until we are called once more?  If another library has wrapped the node's
- * function, our function would be called for every row, so the answer is no.
+ * The scan gets no ring.  May its TOAST values need one, and may that ring
+ * wait until we are called once more?  If another library has wrapped the
+ * node's function, our function would be called for every row, so the answer
+ * is no.
  */
 static inline bool
 must_wait_for_second_row(const SeqScanState *node)
@@ -366,8 +367,8 @@ begin_values(SeqScanState *node)
 }
 
 /*
- * The scan is about to start a pass. Did an earlier pass end before it was
- * decided what becomes of the scan?  If so, the scan has a descriptor. But so
+ * The scan is about to start a pass.  Did an earlier pass end before it was
+ * decided what becomes of the scan?  If so, the scan has a descriptor.  But so
  * has a parallel scan before its first pass.
  */
 static inline bool
@@ -380,7 +381,7 @@ static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
  * Let the server return a row of the first blocks, or the first row of a scan
- * that gets no ring. If the scan has come to the limit, attach it, and return
+ * that gets no ring.  If the scan has come to the limit, attach it, and return
  * its next row.
  *
  * This is called for each row of the first blocks, so it must be quick.

@@ -38,7 +38,7 @@
  * MOST_RING_READS times, soon after each other, the block is read without the
  * ring from then on, and stays in the pool as it would without us. (Not at the
  * second time: a query may fetch a value twice, although the value is larger
- * than the ring. And not if a large part of the pool was read in between, as
+ * than the ring.  And not if a large part of the pool was read in between, as
  * by a rescan: then the block might be gone without us, too.)
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
@@ -321,7 +321,7 @@ before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
 	toast->misses++;
 	if (strategy != NULL)
 		remember(toast, block);
-	else if (ring_reads != NULL && toast->reader.ring != NULL)
+	else if (toast->reader.ring != NULL)
 		toast->wanted_again++;
 }
 
@@ -470,7 +470,7 @@ known_size(Oid toastid)
 static BlockNumber
 scanned_blocks(Relation rel)
 {
-	BlockNumber nblocks = RelationGetSmgr(rel)->smgr_cached_nblocks[MAIN_FORKNUM];
+	BlockNumber nblocks = plan_seen_blocks(rel);
 
 	return nblocks != InvalidBlockNumber ? nblocks : RelationGetNumberOfBlocks(rel);
 }

@@ -279,9 +279,9 @@ lend_cancel_reservation(const Ring *ring)
 /*
  * ring_lend_to_server
  *		The server reads the first blocks of a scan, at most "most" of them,
- *		through its own strategy: it is about to begin, or goes on. Put lent
+ *		through its own strategy: it is about to begin, or goes on.  Put lent
  *		buffers into those slots of the strategy that the server has not taken
- *		yet. If there are enough, it needs no other buffers.
+ *		yet.  If there are enough, it needs no other buffers.
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.

@@ -68,6 +68,19 @@ policy_may_be_set(Relation rel)
 		labels_look_up(RelationGetRelid(rel));
 }
 
+/*
+ * plan_seen_blocks
+ *		The number of blocks of the relation that this backend saw last.  If it
+ *		has seen none, the result is InvalidBlockNumber, the largest of all.
+ */
+static inline BlockNumber
+plan_seen_blocks(Relation rel)
+{
+	SMgrRelation smgr = rel->rd_smgr;
+
+	return smgr ? smgr->smgr_cached_nblocks[MAIN_FORKNUM] : InvalidBlockNumber;
+}
+
 extern BlockNumber plan_look_at_size(Relation rel);
 
 /*
@@ -84,16 +97,15 @@ extern BlockNumber plan_look_at_size(Relation rel);
 static inline bool
 plan_may_matter(Relation rel)
 {
-	SMgrRelation smgr = rel->rd_smgr;
 	BlockNumber nblocks;
 
 	if (RelationUsesLocalBuffers(rel))
 		return false;
-	if (smgr == NULL && !RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
+	if (rel->rd_smgr == NULL && !RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
 		return false;			/* such as a partitioned table */
 	if (param_scan_threshold >= 0 || param_index_read_ahead)
 		return true;
-	nblocks = smgr ? smgr->smgr_cached_nblocks[MAIN_FORKNUM] : InvalidBlockNumber;
+	nblocks = plan_seen_blocks(rel);
 	if (unlikely(nblocks == InvalidBlockNumber && !IsParallelWorker()))
 		nblocks = plan_look_at_size(rel);
 	if (nblocks > (BlockNumber) SERVER_THRESHOLD)

@@ -21,9 +21,9 @@
  * A user's query never fails because shared memory can't be had.  If a
  * function may fail for that reason while a query runs, it is called through
  * shared_try().  At the first failure, shared_try() warns, and from then on
- * calls no function in this session. What the session has attached to stays in
- * use.  If only the segment of its live rings can't be made, the session just
- * does not show them for a while: see shared_try_segment().
+ * calls no function in this session.  What the session has attached to stays
+ * in use.  If only the segment of its live rings can't be made, the session
+ * just does not show them for a while: see shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
