@@ -44,6 +44,7 @@ OBJS = \
 	src/ring/lend.o \
 	src/ring/plan.o \
 	src/ring/plan_words.o \
+	src/ring/quiet.o \
 	src/ring/ring.o \
 	src/ring/size.o \
 	src/ring/strategy.o \

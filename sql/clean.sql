@@ -79,6 +79,29 @@ SELECT scans > 50 AS again, blks_read > 100 * ring_buffers_max AS far,
        fills <= 2 * ring_buffers_max AS once FROM stats('big');
 RESET ALL;
 
+-- Rescans that stop in the first blocks, and some that go on.
+SELECT ring, combine, v.*
+  FROM unnest('{-1, 64kB, 256kB, 2MB}'::text[]) ring,
+       unnest('{8kB, 128kB}'::text[]) combine,
+       LATERAL judge('SELECT g, (SELECT id FROM big WHERE id > CASE g % 9 WHEN 1 THEN g * 7919 % 2003 ELSE g % 15 END LIMIT 1)
+                        FROM generate_series(1, 300) g', 'big', 1, 'pg_ringctl.scan_ring=' || ring,
+                     'io_combine_limit=' || combine) v;
+-- The next slot may have the first block, which is found, while the second one
+-- is read.
+CREATE FUNCTION evict(block int) RETURNS bigint LANGUAGE sql AS $$
+    SELECT sum(CASE WHEN pg_buffercache_evict(bufferid) IS NULL THEN 0 ELSE 0 END) FROM pg_buffercache
+     WHERE relfilenode = pg_relation_filenode('big') AND relblocknumber = block;
+$$;
+SET effective_io_concurrency = 0;
+SET io_combine_limit = 1;
+SET pg_ringctl.scan_ring = '64kB';
+SELECT fresh();
+SELECT digest('SELECT evict(1), (SELECT id FROM big WHERE id > CASE g WHEN 1 THEN 30 ELSE 12 END LIMIT 1)
+                 FROM generate_series(1, 30) g') <> '' AS done;
+SELECT scans, blks_read >= 30 AS read_again, escapes_pinned + escapes_adopted AS escapes FROM stats('big');
+RESET ALL;
+DROP FUNCTION evict;
+
 -- Nor does a query leave more behind each time: neither a hash join, which
 -- fetches a row of the outer table before it reads the inner one, nor a LIMIT
 -- over a table whose first pages have no visible row.

@@ -731,6 +731,12 @@ sub instructions_of_small_scans
 			@from_start
 		],
 		[
+			'rescans of a scan that once went on',
+			1.15,
+			'SELECT sum((SELECT id FROM big WHERE id > CASE x WHEN 1 THEN 50 ELSE 0 END LIMIT 1)) FROM generate_series(1, 300) x',
+			@from_start
+		],
+		[
 			'queries for 20 blocks',
 			1.1, repeated(100, 'SELECT id INTO x FROM big OFFSET 19 LIMIT 1'),
 			@from_start

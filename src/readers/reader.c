@@ -210,6 +210,16 @@ void
 reader_start_pass(Reader *reader, int64 blocks_total)
 {
 	ring_start_pass(reader->ring);
+	reader_show_pass(reader, blocks_total);
+}
+
+/*
+ * reader_show_pass
+ *		Let other sessions see the reader in this pass, which starts now.
+ */
+void
+reader_show_pass(Reader *reader, int64 blocks_total)
+{
 	reader_hide(reader);
 	reader->info.blocks_total = blocks_total;
 	reader->info.started = GetCurrentTimestamp();

@@ -45,6 +45,7 @@ extern void *reader_make(MemoryContext context, Size size);
 extern void reader_begin(Reader *reader, ReaderKind kind, Oid relid,
 						 const RingOptions *options);
 extern void reader_start_pass(Reader *reader, int64 blocks_total);
+extern void reader_show_pass(Reader *reader, int64 blocks_total);
 extern void reader_show(Reader *reader);
 extern void reader_hide(Reader *reader);
 extern void reader_end(Reader *reader);

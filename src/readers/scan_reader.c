@@ -161,6 +161,32 @@ blocks_to_scan(const ScanReader *reader)
 }
 
 /*
+ * The scan starts to read.  Its last pass may have been left early because a
+ * node above the scan may stop it.  If so, this pass may be left early, too,
+ * and starts quietly, if that is possible: see quiet.c.
+ */
+static inline bool
+starts_quietly(const ScanReader *reader)
+{
+	HeapScanDesc scan = reader->scan;
+
+	return reader->alone && scan->rs_base.rs_parallel == NULL &&
+		reader->pass == PASS_READING &&
+		ScanDirectionIsForward(reader->direction) && scan->rs_dir == reader->direction &&
+		ring_start_quietly(reader->reader.ring, scan->rs_startblock, scan->rs_nblocks);
+}
+
+/* A pass that has started quietly goes on: do now what its start left out. */
+static pg_noinline void
+go_on(ScanReader *reader)
+{
+	reader->quiet = false;
+	reader_lend_finished();
+	ring_start(reader->reader.ring);
+	reader_show_pass(&reader->reader, blocks_to_scan(reader));
+}
+
+/*
  * scan_begin_pass
  *		The scan starts to read, for the first time or again.
  */
@@ -174,9 +200,12 @@ scan_begin_pass(ScanReader *reader)
 	if (IsParallelWorker())
 		reader->reader.workers++;
 
-	scan_leave_sharing(reader);
 	if (scan_has_begun(reader))
 		count_rest_of_pass(reader);
+	reader->quiet = starts_quietly(reader);
+	if (reader->quiet)
+		return;
+	scan_leave_sharing(reader);
 	set_pass(reader, PASS_READING);
 	reader->direction = scan->rs_dir;
 	reader->reported = scan->rs_startblock;
@@ -245,6 +274,8 @@ scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
 	}
 	if (unlikely(reader->direction != reader->scan->rs_dir))
 		change_direction(reader);
+	if (unlikely(reader->quiet) && !ring_is_quiet(reader->reader.ring))
+		go_on(reader);
 	note_consumed(reader);
 
 	if (block == InvalidBlockNumber)

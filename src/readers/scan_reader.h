@@ -51,6 +51,8 @@ typedef struct ScanReader
 	BlockNumber reported;		/* the position reported last: see
 								 * scan_stream.c */
 	ScanDirection direction;	/* direction when it last asked for a block */
+	bool		quiet;			/* has the pass started quietly, and not gone
+								 * on since? */
 	ShareScan  *share;			/* the scan's part in sharing; or NULL */
 	bool		alone;			/* never share reads */
 	int64		blocks_to_step; /* blocks until scan_share() must be called */

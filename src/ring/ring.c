@@ -315,6 +315,14 @@ count_pending(Ring *ring, BlockNumber block)
 	return ring->ahead.pending;
 }
 
+/* The call only counts the block that the stream asks for. */
+static inline void
+count_only(Ring *ring, BlockNumber block)
+{
+	note_asked(ring, block);
+	(void) count_pending(ring, block);
+}
+
 /*
  * The stream asks for this block.  Has an earlier call looked at all slots
  * that may be taken before the next call, and found nothing to do, and has
@@ -343,9 +351,14 @@ watch_and_tend(Ring *ring, BlockNumber block)
 
 	if (next_slots_are_ready(ring, block))
 	{
-		note_asked(ring, block);
-		(void) count_pending(ring, block);
+		count_only(ring, block);
 		ring->ahead.calls_to_skip--;
+		return;
+	}
+	if (ring_is_quiet(ring))
+	{
+		count_only(ring, block);
+		ring->ahead.quiet_calls--;
 		return;
 	}
 

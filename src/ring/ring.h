@@ -72,6 +72,8 @@ extern void ring_stop_control(Ring *ring);
 extern void ring_lend(Ring *ring);
 extern void ring_start(Ring *ring);
 extern void ring_start_pass(Ring *ring);
+extern bool ring_start_quietly(Ring *ring, BlockNumber first, BlockNumber nblocks);
+extern bool ring_is_quiet(const Ring *ring);
 extern void ring_close(Ring *ring);
 extern void ring_free(Ring *ring);
 

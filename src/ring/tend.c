@@ -150,26 +150,6 @@ spare_within(const Ring *ring, int n, Spares *spares)
 }
 
 /*
- * The LSN of the slot's page; invalid if no WAL needs to be flushed for the
- * page, because it is clean or its relation is unlogged.
- */
-static inline XLogRecPtr
-slot_lsn(const Ring *ring, int slot, compat_buf_state state)
-{
-	if ((state & BM_DIRTY) == 0 || (state & BM_PERMANENT) == 0)
-		return InvalidXLogRecPtr;
-	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
-}
-
-/* A page with this slot_lsn() comes soon: see ring_announce_wal(). */
-static inline void
-note_dirty(Ring *ring, XLogRecPtr lsn)
-{
-	if (lsn != InvalidXLogRecPtr)
-		ring->wal.dirty_seen = true;
-}
-
-/*
  * If all slots beyond the reach are pinned, should the ring grow, rather than
  * use a slot within the reach?
  *
@@ -181,42 +161,6 @@ static inline bool
 had_better_grow(const Ring *ring)
 {
 	return !ring->sharing.shared && ring_may_grow_past_pinned(ring);
-}
-
-/*
- * Is the slot empty, or in the usual state, in which it is reusable: its page
- * is still there, no process uses the page, and the page is clean, or can be
- * written because its WAL is known to be flushed?  This is called two or three
- * times for each block, so it must be cheap.  If the answer is no,
- * tend_one_slot() looks closer.
- */
-static inline bool
-slot_is_plainly_reusable(Ring *ring, int slotno)
-{
-	const RingSlot *slot = &ring->slots[slotno];
-	BufferDesc *header;
-	compat_buf_state state;
-	XLogRecPtr	lsn;
-
-	if ((slot->state != SLOT_FREE && slot->state != SLOT_DIRTY) ||
-		ring->strategy->buffers[slotno] != slot->buffer)
-		return false;
-	if (slot->buffer == InvalidBuffer)
-		return true;
-
-	header = GetBufferDescriptor(slot->buffer - 1);
-	state = compat_read_buf_state(header);
-	if (BUF_STATE_GET_REFCOUNT(state) != 0 || BUF_STATE_GET_USAGECOUNT(state) > 1 ||
-		!BufferTagsEqual(&header->tag, &slot->tag))
-		return false;
-	if ((state & BM_DIRTY) == 0)
-		return true;
-
-	lsn = slot_lsn(ring, slotno, state);
-	if (!keeps_dirty(ring) || lsn > ring->wal.flushed)
-		return false;
-	note_dirty(ring, lsn);
-	return true;
 }
 
 /*
