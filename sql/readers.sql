@@ -535,6 +535,13 @@ CREATE INDEX doc_id_2 ON doc (id);
 FETCH 1 FROM c;
 ALTER TABLE doc SET (toast.autovacuum_enabled = off);
 ROLLBACK;
+SELECT relname AS doc_toast_index FROM pg_class JOIN pg_index ON indexrelid = oid WHERE indrelid = :'doc_toast'::regclass \gset
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, md5(body) FROM doc;
+MOVE 1000 IN c;
+CLUSTER :doc_toast USING :doc_toast_index;
+FETCH 1 FROM c;
+ROLLBACK;
 SELECT what, attempt(format('DO $d$ DECLARE r record; BEGIN FOR r IN SELECT id, md5(body) FROM doc LOOP IF r.id = 1000 THEN %s; END IF; END LOOP; END $d$', what))
   FROM unnest('{TRUNCATE doc, DROP TABLE doc, ALTER TABLE doc ADD COLUMN x int, CLUSTER doc USING doc_id, REINDEX TABLE doc,
                 ALTER TABLE doc ALTER COLUMN body SET STORAGE MAIN}'::text[]) what;

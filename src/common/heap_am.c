@@ -457,8 +457,9 @@ heap_am_drop_scan_catches(void)
  * yet: see heap_am_is_held().  The hold has a reference to the relation, which
  * belongs to the current resource owner.  The caller must end the hold, and so
  * free it, with heap_am_release(), or with heap_am_forget() if the resource
- * owner's query fails.  If the relation is dropped or scanned before that,
- * before_fetch() is not called any more, but the hold must still be ended.
+ * owner's query fails.  If before that the relation is dropped or scanned, or
+ * CLUSTER begins, before_fetch() is not called any more, but the hold must
+ * still be ended.
  */
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
@@ -492,6 +493,21 @@ heap_am_is_held(Oid relid)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * heap_am_let_go_of_all
+ *		CLUSTER is about to begin, perhaps of a TOAST table.  It refuses a table
+ *		that has more references than it expects, so give back those of all
+ *		holds, as if the relations were dropped.
+ */
+void
+heap_am_let_go_of_all(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &holds)
+		let_go(dlist_container(HeapAmSwap, node, iter.cur));
 }
 
 /*

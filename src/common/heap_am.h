@@ -53,6 +53,7 @@ extern void heap_am_drop_catches_since(uint64 number);
 extern void heap_am_drop_scan_catches(void);
 extern HeapAmSwap *heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg);
 extern bool heap_am_is_held(Oid relid);
+extern void heap_am_let_go_of_all(void);
 extern void heap_am_release(HeapAmSwap *swap);
 extern void heap_am_forget(HeapAmSwap *swap);
 

@@ -456,6 +456,8 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
 		heap_am_drop_scan_catches();
+	if (nodeTag(pstmt->utilityStmt) == COMPAT_CLUSTER_STMT)
+		heap_am_let_go_of_all();
 	if (names_our_labels(pstmt->utilityStmt))
 		labels_accept();
 	if (!describe_command(pstmt->utilityStmt, &this_command) || plan_mode() == MODE_OFF)
