@@ -21,6 +21,7 @@ my $node = new_sharing_node('main', effective_io_concurrency => 2);
 
 in_step();
 windows_are_divided();
+what_stands_still();
 parallel_scans_are_one();
 all_pinned();
 pinned_while_blocks_are_found();
@@ -113,14 +114,22 @@ sub two_in_step
 		$stands_at->($lane, $begin + $lane);
 	}
 
-	foreach my $gate ($begin + 1 .. $middle)
+	go_on_in_step($stands_at, $open, $begin, $middle);
+	return (\@sessions, \@pids, $lanes, $stands_at, $open);
+}
+
+# Such scans go on from one gate to another.
+sub go_on_in_step
+{
+	my ($stands_at, $open, $from, $to) = @_;
+
+	foreach my $gate ($from + 1 .. $to)
 	{
 		$open->(0, $gate - 1);
 		$stands_at->(0, $gate);
 		$open->(1, $gate);
 		$stands_at->(1, $gate + 1);
 	}
-	return (\@sessions, \@pids, $lanes, $stands_at, $open);
 }
 
 # Two scans, each of which gets as far in front of the other as between two
@@ -172,41 +181,109 @@ sub in_step
 	nothing_is_pinned($node, 'steps', $name);
 }
 
-# Four tables, each with two such scans.  Together they keep no more than the scans
-# of one table may, so a part of that is left for each table, which is less than what
-# is between two gates: no ring keeps that.
+# Scans of tables run slowly, as long as nobody cancels them.  Each of the sessions
+# gets one of the tables.
+sub run_slowly
+{
+	my ($sessions, @tables) = @_;
+
+	foreach my $n (0 .. $#$sessions)
+	{
+		start_query($sessions->[$n],
+			"SELECT count(*) FROM $tables[$n % @tables] WHERE pg_sleep(0.02) IS NOT NULL"
+		);
+	}
+}
+
+sub cancel_slow_ones
+{
+	my (@sessions) = @_;
+
+	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'WHERE pg_sleep' AND leader_pid IS NULL AND pid <> pg_backend_pid()"
+	);
+	foreach (@sessions)
+	{
+		finish_query($_);
+		$_->{stderr} = '';
+		$_->quit;
+	}
+}
+
+# Four tables, each with two scans that run.  Together they keep no more than the
+# scans of one table may, so a part of that is left for each table, which is less than
+# what is between two gates: no ring keeps that any more.
 sub windows_are_divided
 {
 	my $name = 'windows';
-	my $begin = 6;
 	my $middle = 12;
-	my @tables = map { "window$_" } 1 .. 4;
-	my @pairs = map { [ two_in_step($_, $begin, $middle) ] } @tables;
+	my @slow = map { "slow$_" } 1 .. 3;
+	my @sessions = map { session($node) } 1 .. 6;
 
-	foreach my $gate ($middle .. $middle + 1)
-	{
-		foreach my $pair (@pairs)
-		{
-			my (undef, undef, undef, $stands_at, $open) = @$pair;
+	load_clean_table($_) foreach @slow;
+	my ($pair, $pids, $lanes, $stands_at, $open) =
+	  two_in_step('divided', 6, $middle);
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
+		'>', 400, "$name: the ring keeps what is between two gates");
 
-			foreach my $lane (0 .. 1)
-			{
-				$open->($lane, $gate + $lane);
-				$stands_at->($lane, $gate + $lane + 1);
-			}
-		}
-	}
+	run_slowly(\@sessions, @slow);
+	wait_until(
+		"SELECT count(*) = 6 FROM pg_ringctl_rings WHERE relname ~ '^slow' AND blocks_done > 100",
+		'slow scans do not come far enough');
+	go_on_in_step($stands_at, $open, $middle, $middle + 2);
 	cmp_ok(ask("SELECT max(ring_buffers) FROM pg_ringctl_rings"),
-		'<', 400, "$name: no ring keeps what is between two gates");
+		'<', 400, "$name: beside others, no ring does");
 
-	foreach my $pair (@pairs)
+	cancel_slow_ones(@sessions);
+	$_->quit                 foreach @$lanes;            # opens all gates
+	ends_complete($_, $name) foreach @$pair;
+	ask("DROP TABLE $_")     foreach @slow, 'divided';
+}
+
+# Four tables with a scan that stands still beside another one, or beside a parallel
+# scan that runs.  They leave the whole window to others, also to scans that began
+# before them.
+sub what_stands_still
+{
+	my $name = 'what stands still';
+	my @still = map { "still$_" } 1 .. 4;
+	my $gate = close_gate($node);
+	my @running =
+	  map {
+		session_with(
+			$node,
+			max_parallel_workers_per_gather => 2,
+			seq_page_cost => 0)
+	  } 1 .. 2;
+	my @held;
+
+	load_clean_table($_) foreach @still;
+	my ($pair, $pids, $lanes, $stands_at, $open) =
+	  two_in_step('beside', 6, 8);
+
+	run_slowly(\@running, @still[ 2, 3 ]);
+	wait_until(
+		"SELECT count(*) = 6 FROM pg_ringctl_rings WHERE relname ~ '^still' AND blocks_done > 50",
+		'parallel scans do not come far enough');
+	foreach my $table (@still)
 	{
-		my ($sessions, undef, $lanes) = @$pair;
-
-		$_->quit foreach @$lanes;                      # opens all gates
-		ends_complete($_, $name) foreach @$sessions;
+		push @held, (session_at_gate($table, 300))[0];
 	}
-	ask("DROP TABLE $_") foreach @tables;
+	foreach my $table (@still[ 0, 1 ])
+	{
+		push @held, (session_at_gate($table, 600))[0];
+	}
+	go_on_in_step($stands_at, $open, 8, 9);
+
+	sleep 3;    # they do not count so long after their last steps
+	go_on_in_step($stands_at, $open, 9, 15);
+	cmp_ok(rings($pids->[1], 'ring_buffers'),
+		'>', 400, "$name: the ring keeps what is between two gates");
+
+	cancel_slow_ones(@running);
+	open_gate($gate);
+	$_->quit                 foreach @$lanes;            # opens all gates
+	ends_complete($_, $name) foreach @held, @$pair;
+	ask("DROP TABLE $_")     foreach @still, 'beside';
 }
 
 # Parallel scans, each alone on its table, share with nobody, and leave the whole
@@ -223,13 +300,8 @@ sub parallel_scans_are_one
 			seq_page_cost => 0)
 	  } @alone;
 
-	foreach my $n (0 .. $#alone)
-	{
-		load_clean_table($alone[$n]);
-		start_query($sessions[$n],
-			"SELECT count(*) FROM $alone[$n] WHERE pg_sleep(0.005) IS NOT NULL"
-		);
-	}
+	load_clean_table($_) foreach @alone;
+	run_slowly(\@sessions, @alone);
 	wait_until(
 		"SELECT count(*) = 6 FROM pg_ringctl_rings WHERE relname ~ '^alone' AND blocks_done > 300",
 		'parallel scans do not come far enough');
@@ -237,12 +309,10 @@ sub parallel_scans_are_one
 	my ($pair, $pids, $lanes) = two_in_step('beside', 6, 12);
 	cmp_ok(rings($pids->[1], 'ring_buffers'),
 		'>', 400, "$name: the ring keeps what is between two gates");
-	ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query ~ 'FROM alone' AND leader_pid IS NULL AND pid <> pg_backend_pid()"
-	);
-	$_->quit                 foreach @$lanes;     # opens all gates
+	cancel_slow_ones(@sessions);
+	$_->quit                 foreach @$lanes;            # opens all gates
 	ends_complete($_, $name) foreach @$pair;
-	$_->quit                 foreach @sessions;
-	ask("DROP TABLE $_")     foreach @alone;
+	ask("DROP TABLE $_")     foreach @alone, 'beside';
 }
 
 # What is in a ring that is shared may be pinned by others, all of it: then it

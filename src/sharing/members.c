@@ -73,6 +73,7 @@ init_share(void *part)
 		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
 		pg_atomic_init_u32(&new->members[i].paused, 0);
 		pg_atomic_init_u32(&new->members[i].waits_elsewhere, 0);
+		pg_atomic_init_u32(&new->members[i].stepped_at, 0);
 	}
 }
 
@@ -264,6 +265,7 @@ member_join(const RelFileLocator *locator, BlockNumber nblocks, int window,
 		pg_atomic_write_u32(&member->pace_ns, 0);
 		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->waits_elsewhere, 0);
+		pg_atomic_write_u32(&member->stepped_at, members_second());
 	}
 	members_unlock();
 	return member;
@@ -316,11 +318,59 @@ members_unlock(void)
 }
 
 /*
+ * Does the relation of this member have two scans that run?  A scan runs if it
+ * made a step in this second or in the one before; by another process's clock,
+ * that may be in the next one.  If the member is not the relation's first one
+ * in the array, the result is false.
+ */
+static bool
+two_scans_run(Member *first, uint32 second)
+{
+	Member	   *member = first;
+	Member	   *runs = NULL;
+	bool		found = false;
+
+	do
+	{
+		if ((int32) (second - pg_atomic_read_u32(&member->stepped_at)) <= 1)
+		{
+			found |= runs != NULL && !is_sibling(runs, member);
+			runs = runs ? runs : member;
+		}
+		member = member_next(member);
+	} while (member > first);
+	return found && member == first;
+}
+
+/*
  * members_shared_relations
- *		How many relations have more than one scan?  The lock is held.
+ *		How many relations have more than one scan that runs?  The lock is
+ *		held.
+ *
+ * A scan may stand still for hours, because its client does not read, or
+ * because it waits for a lock.  If it counted, a user who holds such scans of
+ * some tables would leave no window to anybody.  To count takes a look at all
+ * members, so each process does it once in a second, or when the number of
+ * relations that have more than one scan has changed.
  */
 int
 members_shared_relations(void)
 {
-	return share->nshared;
+	static int	nshared = 0;
+	static uint32 counted_at = 0;
+	static int	nrunning = 0;
+	uint32		second;
+
+	if (share->nshared <= 1)
+		return share->nshared;
+	second = members_second();
+	if (nshared == share->nshared && counted_at == second)
+		return nrunning;
+	nshared = share->nshared;
+	counted_at = second;
+	nrunning = 0;
+	for (int i = 0; i < share->nused; i++)
+		if (in_use(&share->members[i]) && two_scans_run(&share->members[i], second))
+			nrunning++;
+	return nrunning;
 }

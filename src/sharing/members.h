@@ -14,6 +14,7 @@
 #include "storage/block.h"
 #include "storage/procnumber.h"
 #include "storage/relfilelocator.h"
+#include "utils/timestamp.h"
 
 /*
  * One scan that shares.  Its process writes to it all the time, so no two
@@ -41,6 +42,8 @@ typedef struct Member
 	pg_atomic_uint32 paused;
 	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
 										 * what D in sharing.c names? */
+	pg_atomic_uint32 stepped_at;	/* when the scan made its last step: see
+									 * members_second() */
 	char		pad[PG_CACHE_LINE_SIZE];
 } Member;
 
@@ -53,6 +56,13 @@ extern bool members_lock_to_look(void);
 extern void members_unlock(void);
 extern int	members_shared_relations(void);
 extern Member *member_next(const Member *member);
+
+/* The present time, in seconds. */
+static inline uint32
+members_second(void)
+{
+	return (uint32) (GetCurrentTimestamp() / USECS_PER_SEC);
+}
 
 /* The position of the block that the scan gets next. */
 static inline int64

@@ -45,7 +45,8 @@
  * G. All relations together have no more than one full window, so that scans
  *	  of many relations can't fill the pool.  The more relations have scans
  *	  that share reads, the smaller the windows are; if they would be smaller
- *	  than a minimum, there are none.
+ *	  than a minimum, there are none.  Relations do not count as long as fewer
+ *	  than two of their scans make steps.
  * H. In 18, if reads are asynchronous, one of the scans that ask for about the
  *	  same block leads, and the others follow: they wait until the leader has
  *	  asked for the blocks that they are about to ask for.  See below.
@@ -366,6 +367,7 @@ share_step(ShareScan *scan, BlockNumber asked, int64 offset, int64 ahead)
 	scan->position = position;
 	pg_atomic_write_u64(&me->position, (uint64) position);
 	pg_atomic_write_u64(&me->asked, (uint64) (position + ahead));
+	pg_atomic_write_u32(&me->stepped_at, members_second());
 
 	/* No other scan?  If one joins just now, the next step finds it. */
 	if (pg_atomic_read_u32(&me->shared) == 0)

@@ -43,7 +43,7 @@
 
 /* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"15"
+#define RINGCTL_LAYOUT	"16"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
