@@ -14,6 +14,7 @@
 # - REPACK (CONCURRENTLY), whose parts must not register what is to be done at exit,
 #   works as the first command of a session.
 # - Parallel scans are counted once, and each process keeps to its ring.
+# - Large TOAST values of one of many partitions get a ring when a session knows them.
 # - An empty pool gets warm.
 
 use strict;
@@ -63,6 +64,7 @@ row_level_security_and_privileges();
 partitioned_tables();
 indexes_are_complete();
 values_with_a_set_ring();
+values_of_one_in_many();
 values_locked_at_first();
 values_that_cannot_be_read();
 sessions_do_not_grow();
@@ -605,6 +607,39 @@ sub values_with_a_set_ring
 		'1|t',
 		"$name: they have one");
 	$node->safe_psql('postgres', 'DROP TABLE owner');
+}
+
+# Only one of many partitions has a large TOAST table.  No query looks at them all, but
+# after four queries the session knows it.
+sub values_of_one_in_many
+{
+	my $name = 'values of one in many partitions';
+	my $session =
+	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
+	my $toast =
+	  q(SELECT reltoastrelid FROM pg_class WHERE relname = 'parted_50');
+
+	$node->safe_psql(
+		'postgres', qq(
+CREATE TABLE parted (id integer, body text STORAGE EXTERNAL) PARTITION BY LIST (id);
+SELECT format('CREATE TABLE parted_%s PARTITION OF parted FOR VALUES IN (%s) WITH (fillfactor = 10)', i, i)
+  FROM generate_series(0, 99) i \\gexec
+INSERT INTO parted SELECT id, repeat('x', 600) FROM generate_series(0, 99) id, generate_series(1, 20);
+INSERT INTO parted SELECT 50, repeat(md5(n::text), 249) FROM generate_series(1, $hot_pages) n;
+CHECKPOINT));
+	$session->query_safe('SELECT id FROM parted LIMIT 1') foreach 1 .. 4;
+	$session->query_safe(
+		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
+	);
+	$session->query_safe('SELECT max(md5(body)) FROM parted');
+	$session->quit;
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = ($toast)"
+		),
+		'1|t',
+		"$name: they have a ring later");
+	$node->safe_psql('postgres', 'DROP TABLE parted');
 }
 
 # The TOAST table is locked when the session wants to look at its size.

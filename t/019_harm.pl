@@ -2,6 +2,7 @@
 #
 # - Scans that get no ring are neither counted nor shown, make no shared memory, and
 #   take the same instructions as without the library.
+# - The first query over many partitions does not look at all their TOAST tables.
 # - Small reads of other kinds (TOAST values, by an index, by a bitmap, TID ranges,
 #   COPY TO, index builds) take hardly more.
 # - EXISTS does not wait for the scan of a client that does not read, or of a cursor
@@ -72,6 +73,7 @@ sub create_tables
 	load_table($node, 'queue', $pages);
 	load_table($node, 'keyed', 2500);
 	create_partitions('parts', 100, 10);
+	create_partitions_with_toast('toasted', 400);
 	$node->safe_psql(
 		'postgres', q(
 CREATE EXTENSION pg_ringctl;
@@ -146,7 +148,7 @@ CREATE ROLE plain;
 GRANT SELECT ON one, big TO plain;
 ));
 	$node->safe_psql('postgres', "VACUUM (FREEZE, ANALYZE) $_")
-	  foreach qw(big one small parts keyed docs);
+	  foreach qw(big one small parts keyed docs toasted);
 	$node->safe_psql('postgres', 'CHECKPOINT');
 }
 
@@ -166,6 +168,25 @@ BEGIN
     END LOOP;
 END \$\$;
 INSERT INTO $table SELECT generate_series(0, $all - 1);
+));
+}
+
+# A table of this number of partitions, each with a TOAST table, which is empty, and
+# with a row on each of 20 pages.
+sub create_partitions_with_toast
+{
+	my ($table, $partitions) = @_;
+
+	$node->safe_psql(
+		'postgres', qq(
+CREATE TABLE $table (id int, body text) PARTITION BY RANGE (id);
+DO \$\$
+BEGIN
+    FOR i IN 0 .. $partitions - 1 LOOP
+        EXECUTE format('CREATE TABLE ${table}_%s PARTITION OF $table FOR VALUES FROM (%s) TO (%s) WITH (fillfactor = 10)', i, 20 * i, 20 * (i + 1));
+    END LOOP;
+END \$\$;
+INSERT INTO $table SELECT n, repeat('x', 600) FROM generate_series(0, 20 * $partitions - 1) n;
 ));
 }
 
@@ -699,6 +720,14 @@ sub instructions_of_small_scans
 		],
 		[ 'partitions', 1.01, 'SELECT count(*) FROM parts' ],
 		[
+			'the first LIMIT over partitions with TOAST tables',
+			1.04, 'SELECT id FROM toasted LIMIT 1', @from_start
+		],
+		[
+			'the first count of partitions with TOAST tables', 1.04,
+			'SELECT count(*) FROM toasted', @from_start
+		],
+		[
 			'look-ups by an index',
 			1.02,
 			repeated(
@@ -790,12 +819,15 @@ sub instructions_of_small_scans
 			my @library_option =
 			  ('-c', 'session_preload_libraries=pg_ringctl');
 			# what is short is run more often, for the noise of a server that starts
-			my $n = $name eq 'partitions' ? 51 : 11;
+			my ($least, $n) =
+				$name =~ /^the first/ ? (0, 1)
+			  : $name eq 'partitions' ? (1, 51)
+			  :                         (1, 11);
 			my $stock = instructions($statement, $n, @options) -
-			  instructions($statement, 1, @options);
+			  instructions($statement, $least, @options);
 			my $ours =
 			  instructions($statement, $n, @options, @library_option) -
-			  instructions($statement, 1, @options, @library_option);
+			  instructions($statement, $least, @options, @library_option);
 
 			note "$name: $stock $ours " . $ours / $stock;
 			cmp_ok($ours / $stock,

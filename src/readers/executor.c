@@ -364,6 +364,7 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		last_query_run = NULL;
 	if (unlikely(scan_partial_query == estate))
 		scan_partial_query = NULL;
+	toast_looks_left = TOAST_NEW_LOOKS;
 	if (plan_mode() != MODE_OFF && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 &&
 		has_relation_that_matters(estate))
 		prepare_query(queryDesc);

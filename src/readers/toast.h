@@ -26,13 +26,23 @@ toast_any(void)
 	return !dlist_is_empty(&toast_readers);
 }
 
+/*
+ * Before a query runs, this is set to TOAST_NEW_LOOKS: the number of TOAST
+ * tables whose size the session has not seen and may look at for this query.
+ */
+#define TOAST_NEW_LOOKS		16
+
+extern int	toast_looks_left;
+
 extern bool toast_look_up(Relation rel);
 
 /*
  * toast_may_matter
  *		As far as this session knows, may the TOAST values of the relation get
- *		a ring?  If plan_may_matter() is false for a relation of a query,
- *		this is called for that relation, so it must be cheap.
+ *		a ring?  If it knows nothing, and may not look, the answer is no.
+ *
+ * If plan_may_matter() is false for a relation of a query, this is called for
+ * that relation, so it must be cheap.
  */
 static inline bool
 toast_may_matter(Relation rel)
