@@ -326,7 +326,7 @@ COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for another scan of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for other scans of the relation, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, began to read through the ring; the scan may have read its first blocks before that';
+COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan that went beyond its first block, began to read through the ring; the scan may have read its first blocks before that';
 
 CREATE FUNCTION pg_ringctl_ring_slots(
     OUT ringid bigint,
