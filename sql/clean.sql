@@ -89,7 +89,7 @@ SELECT ring, combine, v.*
 -- The next slot may have the first block, which is found, while the second one
 -- is read.
 CREATE FUNCTION evict(block int) RETURNS bigint LANGUAGE sql AS $$
-    SELECT sum(CASE WHEN pg_buffercache_evict(bufferid) IS NULL THEN 0 ELSE 0 END) FROM pg_buffercache
+    SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache
      WHERE relfilenode = pg_relation_filenode('big') AND relblocknumber = block;
 $$;
 SET effective_io_concurrency = 0;

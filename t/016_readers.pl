@@ -595,18 +595,26 @@ sub values_with_a_set_ring
 	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
 
 	load_values('owner', $hot_pages, 10);
+	values_have_a_ring($session, 'owner', 'owner', "$name: they have one");
+	$node->safe_psql('postgres', 'DROP TABLE owner');
+}
+
+# The session fetches the values of a table; those of its partition, or of the table
+# itself, go through a ring.  Ends the session.
+sub values_have_a_ring
+{
+	my ($session, $table, $partition, $name) = @_;
+
 	$session->query_safe(
 		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
 	);
-	$session->query_safe('SELECT max(md5(body)) FROM owner');
+	$session->query_safe("SELECT max(md5(body)) FROM $table");
 	$session->quit;
 	is( $node->safe_psql(
 			'postgres',
-			q(SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = (SELECT reltoastrelid FROM pg_class WHERE relname = 'owner'))
+			qq(SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = (SELECT reltoastrelid FROM pg_class WHERE relname = '$partition'))
 		),
-		'1|t',
-		"$name: they have one");
-	$node->safe_psql('postgres', 'DROP TABLE owner');
+		'1|t', $name);
 }
 
 # Only one of many partitions has a large TOAST table.  No query looks at them all, but
@@ -616,8 +624,6 @@ sub values_of_one_in_many
 	my $name = 'values of one in many partitions';
 	my $session =
 	  session_with($node, @library, 'pg_ringctl.scan_ring' => '128kB');
-	my $toast =
-	  q(SELECT reltoastrelid FROM pg_class WHERE relname = 'parted_50');
 
 	$node->safe_psql(
 		'postgres', qq(
@@ -628,16 +634,7 @@ INSERT INTO parted SELECT id, repeat('x', 600) FROM generate_series(0, 99) id, g
 INSERT INTO parted SELECT 50, repeat(md5(n::text), 249) FROM generate_series(1, $hot_pages) n;
 CHECKPOINT));
 	$session->query_safe('SELECT id FROM parted LIMIT 1') foreach 1 .. 4;
-	$session->query_safe(
-		'SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode > 16384'
-	);
-	$session->query_safe('SELECT max(md5(body)) FROM parted');
-	$session->quit;
-	is( $node->safe_psql(
-			'postgres',
-			"SELECT scans, blks_read > 0 FROM pg_ringctl_stats WHERE kind = 'toast' AND relid = ($toast)"
-		),
-		'1|t',
+	values_have_a_ring($session, 'parted', 'parted_50',
 		"$name: they have a ring later");
 	$node->safe_psql('postgres', 'DROP TABLE parted');
 }

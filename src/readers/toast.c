@@ -446,14 +446,15 @@ look_at_size(Oid toastid)
 }
 
 /*
- * The size of a TOAST table, as the session has seen it.
+ * The size of a TOAST table, as the session has seen it.  If the session has
+ * not seen it, and may not look, the result is 0.
  *
  * A query of many partitions looks at the sizes of all their TOAST tables.  If
  * "looks" began with the same value for each of them, one query would have to
  * read all these sizes anew.  So it begins with a value computed from the OID.
  */
 static BlockNumber
-known_size(Oid toastid)
+known_size(Oid toastid, bool may_look)
 {
 	SeenToast  *toast;
 	BlockNumber nblocks;
@@ -462,6 +463,8 @@ known_size(Oid toastid)
 	toast = seen ? seen_lookup(seen, toastid) : NULL;
 	if (toast != NULL && ++toast->looks < LOOKS_PER_SIZE)
 		return toast->nblocks;
+	if (toast == NULL && !may_look)
+		return 0;
 
 	toast_looks_left--;
 	nblocks = look_at_size(toastid);
@@ -473,13 +476,6 @@ known_size(Oid toastid)
 	toast->nblocks = nblocks;
 	toast->looks = found ? 0 : toastid % LOOKS_PER_SIZE;
 	return nblocks;
-}
-
-/* Has the session seen the size of the TOAST table? */
-static bool
-is_seen(Oid toastid)
-{
-	return seen != NULL && seen_lookup(seen, toastid) != NULL;
 }
 
 /* The size of the relation as last seen; if none was seen, look now. */
@@ -499,16 +495,13 @@ scanned_blocks(Relation rel)
 bool
 toast_look_up(Relation rel)
 {
-	Oid			toastid = rel->rd_rel->reltoastrelid;
 	int			threshold = param_scan_ring > 0 ? SERVER_THRESHOLD : NBuffers;
 
 	if (plan_mode() != MODE_CONTROL || rel->rd_smgr == NULL ||
 		rel->rd_smgr->smgr_cached_nblocks[MAIN_FORKNUM] < TOAST_MIN_BLOCKS ||
 		plan_exclusion(rel) != NULL)
 		return false;
-	if (toast_looks_left <= 0 && !is_seen(toastid))
-		return false;
-	return known_size(toastid) > (BlockNumber) threshold;
+	return known_size(rel->rd_rel->reltoastrelid, toast_looks_left > 0) > (BlockNumber) threshold;
 }
 
 /*
@@ -534,7 +527,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 		plan_exclusion(rel) != NULL || heap_am_is_held(toastid))
 		return;
 
-	nblocks = known_size(toastid);
+	nblocks = known_size(toastid, true);
 	if (nblocks == 0)			/* often no row has a value there */
 		return;
 
