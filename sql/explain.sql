@@ -259,6 +259,13 @@ SELECT regexp_replace(line, '\m[1-9]\d{2} blocks are', 'N blocks are') AS explai
   FROM explain('SELECT count(*) FROM big WHERE v = 7', 'RING') line;
 SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60', 'RING');
 SELECT * FROM explain('SELECT count(*) FROM big WHERE v < -1', 'RING');
+-- the ring is one for the relation, even if few of its blocks are expected
+SET pg_ringctl.scan_threshold = 0;
+SET pg_ringctl.scan_ring = '8MB';
+SET pg_ringctl.max_ring = '8MB';
+SELECT * FROM explain('SELECT count(*) FROM big WHERE v = 7', 'RING');
+RESET pg_ringctl.max_ring;
+RESET pg_ringctl.scan_threshold;
 SET pg_ringctl.scan_ring = 0;
 SELECT * FROM explain('SELECT count(*) FROM big WHERE v < 60', 'RING');
 SET pg_ringctl.mode = observe;

@@ -265,8 +265,14 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, "never executed");
 	else if (!es->analyze ||
 			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
+	{
+		/* whatever it is expected to read, the ring is one for the relation */
+		if (IsA(ps, BitmapHeapScanState))
+			plan_for_scan(rel, RelationGetNumberOfBlocks(rel), plan_mode(),
+						  &options, &reasons);
 		print_ring(es, options.nbuffers, options.source,
 				   plan_in_words(&options, &reasons));
+	}
 	else if (IsA(ps, TidRangeScanState))
 		print_no_ring(es, range_is_small);
 	else
