@@ -119,7 +119,7 @@ split_label(const char *label, PolicyTexts *settings, bool strict)
 		if (setting >= 0 && settings->values[setting] == NULL)
 			settings->values[setting] = trim(value);
 		else if (strict)
-			malformed(label, whole, setting >= 0);
+			malformed(label, setting < 0 ? whole : trim(item), setting >= 0);
 	}
 }
 
@@ -220,8 +220,8 @@ policy_check_label(const char *label)
  * policy_read
  *		Set the members of the policy from its settings.
  *
- * The values were checked when they were set.  If one of them can't be parsed
- * all the same, it is ignored.
+ * The values of a stored label were checked when it was set.  If one of them
+ * can't be parsed nevertheless, it is ignored.
  */
 void
 policy_read(const PolicyTexts *settings, RelationPolicy *policy)

@@ -77,6 +77,14 @@ setter_in_words(Oid relid, const char *name)
 					relname ? quote_identifier(relname) : "a dropped relation");
 }
 
+/* Was a size asked for, and is the ring as large as the relation? */
+static bool
+is_cut_to_relation(const RingOptions *options, const PlanReasons *reasons)
+{
+	return (options->source == SOURCE_POLICY || options->source == SOURCE_PARAMETER) &&
+		options->nbuffers > 0 && options->nbuffers >= reasons->nblocks;
+}
+
 /*
  * plan_in_words
  *		In words, why plan_for_scan() gave these options; palloc'd.
@@ -86,6 +94,8 @@ plan_in_words(const RingOptions *options, const PlanReasons *reasons)
 {
 	const char *ring = setter_in_words(reasons->ring_from, "scan_ring");
 
+	if (is_cut_to_relation(options, reasons))
+		return psprintf("%s allows a ring as large as the relation", ring);
 	switch (options->source)
 	{
 		case SOURCE_NONE:
