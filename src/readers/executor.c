@@ -16,6 +16,9 @@
  *	                                      Index..Scan   --> indexscan.c
  *	                                      Gather        --> scan_workers.c
  *
+ * (A Gather has no reader.  Its function notes the handle under which the
+ * workers publish what their scans did.)
+ *
  * If no relation of a query can matter, the query is left alone.  If a node is
  * never called, nothing is decided for its scan.
  *
@@ -181,7 +184,7 @@ reads_all_first(const Agg *agg)
 	return agg->aggstrategy == AGG_PLAIN || agg->aggstrategy == AGG_HASHED;
 }
 
-/* Is ps a nested loop that needs only one row of its inner node at a time? */
+/* Is ps a nested loop that needs only one inner row for each outer row? */
 static inline bool
 needs_one_row(const PlanState *ps)
 {
@@ -402,6 +405,17 @@ is_in_loop(const EState *estate)
 }
 
 /*
+ * The query has been run: let its readers pause, unless ExecutorFinish() will
+ * run its data-modifying CTEs to their end.
+ */
+static void
+let_pause(QueryDesc *queryDesc)
+{
+	if (scan_nqueries > 0 && !queryDesc->plannedstmt->hasModifyingCTE)
+		scan_set_running(queryDesc->estate, false);
+}
+
+/*
  * Run a query for a limited number of rows, and let its readers pause after
  * that, unless it is run in a loop.
  *
@@ -420,8 +434,8 @@ run_and_pause(COMPAT_RUN_PARAMS)
 	scan_partial_query = queryDesc->estate;
 	run_query(COMPAT_RUN_ARGS);
 	scan_partial_query = outer;
-	if (scan_nqueries > 0 && !in_loop)
-		scan_set_running(queryDesc->estate, false);
+	if (!in_loop)
+		let_pause(queryDesc);
 }
 
 /*
@@ -429,8 +443,7 @@ run_and_pause(COMPAT_RUN_PARAMS)
  * times: its readers pause between two runs.
  *
  * A query that was run to its end may stay open, too, as long as its portal
- * does.  So let its readers pause, unless ExecutorFinish() will run its
- * data-modifying CTEs to their end.
+ * does.  So its readers pause as well.
  */
 static pg_noinline void
 run_with_readers(COMPAT_RUN_PARAMS)
@@ -443,8 +456,7 @@ run_with_readers(COMPAT_RUN_PARAMS)
 	if (scan_nqueries > 0)
 		scan_set_running(queryDesc->estate, true);
 	run_query(COMPAT_RUN_ARGS);
-	if (scan_nqueries > 0 && !queryDesc->plannedstmt->hasModifyingCTE)
-		scan_set_running(queryDesc->estate, false);
+	let_pause(queryDesc);
 }
 
 static void
