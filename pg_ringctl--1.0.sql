@@ -204,7 +204,7 @@ COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count'
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
 COMMENT ON COLUMN pg_ringctl_stats.blks_hit IS 'number of these blocks (column blocks) that were not read, because they were found in shared buffers, or because the scan ended before their read began';
 COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column blocks) that were read through a ring: fills + reuses + escapes_pinned + escapes_adopted';
-COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty, or whose page was gone';
+COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty, or whose buffer had lost its page and was replaced';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
@@ -307,8 +307,8 @@ COMMENT ON COLUMN pg_ringctl_rings.leader_pid IS 'process ID of the leader, if t
 COMMENT ON COLUMN pg_ringctl_rings.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_rings.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_rings.relid IS 'OID of the relation';
-COMMENT ON COLUMN pg_ringctl_rings.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_rings.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_rings.schemaname IS 'name of the schema that the relation is in; null if the relation is in another database, or not visible to this transaction';
+COMMENT ON COLUMN pg_ringctl_rings.relname IS 'name of the relation; null if it is in another database, or not visible to this transaction';
 COMMENT ON COLUMN pg_ringctl_rings.kind IS 'kind of reader, as in pg_ringctl_stats';
 COMMENT ON COLUMN pg_ringctl_rings.source IS 'where the size came from: chosen, scan_ring, policy, argument (of a function), max_ring (capped), server (only observed) or none (a prewarm or index scan that reads without a ring)';
 COMMENT ON COLUMN pg_ringctl_rings.ring_kb IS 'size of the ring in kB; 0 if the process reads without a ring';
@@ -318,7 +318,7 @@ COMMENT ON COLUMN pg_ringctl_rings.current_slot IS 'the last slot that was taken
 COMMENT ON COLUMN pg_ringctl_rings.look_ahead IS 'blocks asked for and not yet handed out to the reader';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_total IS 'blocks to be read, by all processes together; for a bitmap heap scan, an estimate; for an index scan or TOAST values, the size of the table, of which blocks may be read more than once (the size of a TOAST table is the one that the session last saw)';
 COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this process in the present pass; a sequential scan also counts the first blocks, which were read before scan_start';
-COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads';
+COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose buffer had lost its page and was replaced; for an index scan without a ring, all its reads';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
@@ -326,7 +326,7 @@ COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for another scan of the relation';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_wait_time IS 'time that the scan waited for other scans of the relation, in milliseconds';
-COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan that went beyond its first block, began to read through the ring; the scan may have read its first blocks before that';
+COMMENT ON COLUMN pg_ringctl_rings.scan_start IS 'when the scan, or its last rescan, began to read through the ring (a rescan that ends in its first block may not count); the scan may have read its first blocks before that';
 
 CREATE FUNCTION pg_ringctl_ring_slots(
     OUT ringid bigint,
@@ -388,8 +388,8 @@ COMMENT ON COLUMN pg_ringctl_ring_slots.pid IS 'process ID of the process that r
 COMMENT ON COLUMN pg_ringctl_ring_slots.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_ring_slots.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_ring_slots.relid IS 'OID of the relation';
-COMMENT ON COLUMN pg_ringctl_ring_slots.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_ring_slots.schemaname IS 'name of the schema that the relation is in; null if the relation is in another database, or not visible to this transaction';
+COMMENT ON COLUMN pg_ringctl_ring_slots.relname IS 'name of the relation; null if it is in another database, or not visible to this transaction';
 COMMENT ON COLUMN pg_ringctl_ring_slots.relforknumber IS 'fork of the block; null if relblocknumber is null';
 COMMENT ON COLUMN pg_ringctl_ring_slots.slot IS 'number of the slot in the ring, counted from 0';
 COMMENT ON COLUMN pg_ringctl_ring_slots.bufferid IS 'number of the buffer, as in pg_buffercache; null if the slot is empty';
@@ -439,12 +439,12 @@ COMMENT ON COLUMN pg_ringctl_progress.pid IS 'process ID of the process that run
 COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database that the process is connected to';
 COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of the database that the process is connected to';
 COMMENT ON COLUMN pg_ringctl_progress.relid IS 'OID of the relation that is read now';
-COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_progress.schemaname IS 'name of the schema that the relation is in; null if the relation is in another database, or not visible to this transaction';
+COMMENT ON COLUMN pg_ringctl_progress.relname IS 'name of the relation; null if it is in another database, or not visible to this transaction';
 COMMENT ON COLUMN pg_ringctl_progress.command IS 'the command: prewarm, prewarm_all or prewarm_blocks';
 COMMENT ON COLUMN pg_ringctl_progress.phase IS 'phase of the command: initializing, reading blocks or waiting for workers';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks that the command has to read, in all its relations, without those that do not fit if fit is stop; counted when it began, and by prewarm_blocks again when blocks are listed again';
-COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read, found in shared buffers, or asked the operating system for';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_total IS 'blocks that the command has to read, in all its relations, without those that do not fit if fit is stop; counted when the command begins; if a list does not fit and fit is stop, prewarm_blocks adds one when a block is listed again while it waits to be read';
+COMMENT ON COLUMN pg_ringctl_progress.blocks_done IS 'blocks that all processes of the command have read, found in shared buffers, or asked the operating system for; prewarm_blocks also counts a block that is listed again while it waits to be read';
 COMMENT ON COLUMN pg_ringctl_progress.percent IS 'blocks_done as a percentage of blocks_total; null if blocks_total is 0';
 COMMENT ON COLUMN pg_ringctl_progress.workers IS 'number of parallel workers that help';
 COMMENT ON COLUMN pg_ringctl_progress.command_start IS 'when the command began';
@@ -487,8 +487,8 @@ COMMENT ON COLUMN pg_ringctl_escapes.bufferid IS 'number of the buffer, as in pg
 COMMENT ON COLUMN pg_ringctl_escapes.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_escapes.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_escapes.relid IS 'OID of the relation';
-COMMENT ON COLUMN pg_ringctl_escapes.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
-COMMENT ON COLUMN pg_ringctl_escapes.relname IS 'name of the relation; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_escapes.schemaname IS 'name of the schema that the relation is in; null if the relation is in another database, or not visible to this transaction';
+COMMENT ON COLUMN pg_ringctl_escapes.relname IS 'name of the relation; null if it is in another database, or not visible to this transaction';
 COMMENT ON COLUMN pg_ringctl_escapes.relforknumber IS 'fork of the relation';
 COMMENT ON COLUMN pg_ringctl_escapes.relblocknumber IS 'block of the relation';
 COMMENT ON COLUMN pg_ringctl_escapes.reason IS 'why the buffer escaped: pinned, dirty or adopted (the page is also used outside the ring, so it is useful)';
@@ -645,7 +645,8 @@ RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- If the parser knows the type of neither size, as for parameters of a prepared statement, it chooses this function.
+-- The parser chooses this function if scan_ring is given, and it knows the type of neither size, as for parameters of a
+-- prepared statement.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring text,
@@ -657,7 +658,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, "any", "any", text, boolean) IS
-'set the policy of a relation, and replace its old policy: the values of the parameters with these names for scans of the relation (null: the policy does not set that parameter)';
+'set the policy of a relation, and replace its old policy; each argument is the value that the parameter of the same name has for scans of the relation (null: the policy does not set the parameter)';
 COMMENT ON FUNCTION pg_ringctl_set_policy(regclass, text, text, text, boolean) IS
 'set the policy of a relation, with both sizes as text';
 
@@ -743,7 +744,7 @@ COMMENT ON EVENT TRIGGER pg_ringctl_warn_of_policies IS
 
 --
 -- Members of pg_read_all_stats may use what shows the activity of other users.
--- The superuser may grant what changes something for other users.
+-- Only the superuser may reset statistics and evict buffers, or grant that.
 --
 
 REVOKE ALL ON FUNCTION pg_ringctl_stats() FROM PUBLIC;

@@ -152,7 +152,7 @@ define_scan_params(void)
 	DefineCustomEnumVariable("pg_ringctl.dirty_pages",
 							 "Sets what happens to a page in the ring that the scan has dirtied.",
 							 "\"write\" flushes its WAL and writes it, so that the buffer stays in the ring; "
-							 "\"leave\" leaves it behind in shared buffers, as the server does.",
+							 "\"leave\" leaves it behind in shared buffers if its WAL is not flushed, as the server does.",
 							 &param_dirty_pages, DIRTY_WRITE, dirty_pages_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 

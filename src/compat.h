@@ -154,11 +154,11 @@ typedef uint32 compat_buf_state;
 
 /*
  * How many buffers may a stream over this relation look ahead, if no strategy
- * limits it?  maintenance: is the stream for maintenance?  From 18 on, the
- * server allows one read more than may be in progress at once, but no more
- * buffers than this backend may pin.  In 17 the result is one read, the limit
- * of a stream with sequential access, or what this backend may pin if that is
- * less.  A stream with random access may look ahead farther.
+ * limits it?  maintenance: is the stream for maintenance?  The result is at
+ * most the number of buffers that this backend may pin.  From 18 on, the
+ * server allows one read more than may be in progress at once.  In 17 the
+ * result is one read, because a stream with sequential access looks no farther
+ * ahead.  (In 17 a stream with random access may look farther ahead.)
  */
 static inline int
 compat_lookahead_limit(Relation rel pg_attribute_unused(),
@@ -328,8 +328,9 @@ compat_instrument_stream(HeapScanDesc scan, ReadStream *stream)
 
 /*
  * A process of a parallel scan begins: do what heap's own scan does, that is,
- * set the scan's first block, unless another process has done so.  In 19, the
- * caller can say where the scan starts and how many blocks it reads.
+ * reset what this process knows of its chunk of blocks, and set the scan's
+ * first block, unless another process has done so.  In 19, the caller can say
+ * where the scan starts and how many blocks it reads.
  */
 static inline void
 compat_parallelscan_startblock_init(HeapScanDesc scan)

@@ -40,7 +40,8 @@ typedef enum ScanMode
 typedef enum DirtyPages
 {
 	DIRTY_WRITE,				/* it is written, so that the ring stays tight */
-	DIRTY_LEAVE,				/* it is left behind, as in the server */
+	DIRTY_LEAVE,				/* it is left behind if its WAL is not
+								 * flushed, as in the server */
 } DirtyPages;
 
 extern bool param_enabled;

@@ -37,7 +37,8 @@ typedef enum RingSource
  * fills.
  *
  *	blks_read		blocks read into a slot of the ring
- *	fills			reads into an empty slot, or one whose page had gone
+ *	fills			reads into an empty slot, or into one whose buffer had
+ *					lost its page and was replaced
  *	reuses			reads into the buffer that the slot held
  *	escapes_pinned	reads into a slot whose pinned buffer was replaced
  *	escapes_dirty	slots emptied because reuse needed a flush of WAL
@@ -86,8 +87,7 @@ typedef struct RingCounts
 
 /*
  * Blocks that were asked for and not read: they were found in shared buffers,
- * or their read has not begun yet.  (If the reader has left the stream, such a
- * read never begins.)
+ * or their read had not begun when the ring was last watched.
  */
 static inline int64
 ring_blocks_hit(const RingCounts *counts)
@@ -121,7 +121,8 @@ typedef struct RingSlot
 {
 	Buffer		buffer;
 	BufferTag	tag;			/* the page in the buffer */
-	Oid			relid;			/* the page's relation */
+	Oid			relid;			/* the page's relation, unless the slot is
+								 * lost */
 	RingSlotState state;
 } RingSlot;
 

@@ -118,8 +118,8 @@ drop_catch(HeapAmSwap *swap)
 }
 
 /*
- * From now on fetches do not pass through us, but a catch may still need our
- * routine.
+ * From now on before_fetch() is not called for the relation.  A catch may
+ * still need our routine.
  */
 static void
 end_hold(HeapAmSwap *swap)
@@ -497,9 +497,9 @@ heap_am_is_held(Oid relid)
 
 /*
  * heap_am_let_go_of_all
- *		CLUSTER is about to begin, perhaps of a TOAST table.  It refuses a table
- *		that has more references than it expects, so give back those of all
- *		holds, as if the relations were dropped.
+ *		CLUSTER is about to begin, perhaps of a TOAST table.  It refuses a
+ *		table that has more references than it expects, so give back those of
+ *		all holds, as if the relations were dropped.
  */
 void
 heap_am_let_go_of_all(void)

@@ -184,7 +184,7 @@ check_kind_has_storage(Relation rel)
 						RelationGetRelationName(rel)),
 				 errdetail_relkind_not_supported(relkind),
 				 relkind == RELKIND_PARTITIONED_TABLE ?
-				 errhint("\"%s\" reads all partitions of this relation. To name one of them, see pg_partition_tree(%s).",
+				 errhint("\"%s\" reads all partitions of this relation. To read one of them, name a partition that pg_partition_tree(%s) lists.",
 						 "pg_ringctl_prewarm_all", name_literal(rel)) :
 				 relkind == RELKIND_PARTITIONED_INDEX ?
 				 errhint("Name one of its partitions, which pg_partition_tree(%s) lists.",

@@ -8,7 +8,7 @@
  * between the installation of a new library and ALTER EXTENSION UPDATE, and
  * after the update in a session that still has the old library.  If they
  * differ, the function must raise an error, because otherwise the server would
- * read past the end of the function's values.
+ * read past the end of the function's values, or drop some of them.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -39,7 +39,8 @@ check_columns(FunctionCallInfo fcinfo, TupleDesc declared, int ncolumns)
 					   ncolumns),
 			 declared->natts < ncolumns ?
 			 errhint("Run ALTER EXTENSION %s UPDATE.", "pg_ringctl") :
-			 errhint("Start a new session.")));
+			 errhint("Start a new session, or restart the server if \"%s\" is in \"%s\".",
+					 "pg_ringctl", "shared_preload_libraries")));
 }
 
 /*

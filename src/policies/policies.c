@@ -14,8 +14,8 @@
  * child by inheritance, has no policy, the policy of its nearest ancestor
  * holds.  If a child has several parents, the first parent with a policy, its
  * own or an ancestor's, decides.  The search ends at MAX_GENERATIONS
- * generations, so that a scan of a table does not take long because of the
- * ancestors that the table's owner has given it.
+ * generations, so that the owner of a table can't make scans of it slow by
+ * giving it a long chain of ancestors.
  *
  *	   measure (scan_ring=0)          measure, measure_2025: scan_ring=0
  *	    |-- measure_2025
@@ -33,16 +33,17 @@
  * in that case searches nothing.
  *
  * SECURITY LABEL sends no message of its own that invalidates a relation.  So
- * our hook sends two to all sessions, at commit: one for pg_seclabel, and one
- * for the relation.  A session that receives the first one forgets that there
- * is no policy.  (If it forgot that with any message, each CREATE TEMP TABLE
- * would make all sessions of the database search pg_seclabel again.)  A
- * session that receives the second one forgets the relation's line.  If the
- * relation is a parent, the lines of its descendants may be wrong, too, so the
- * session forgets all lines.  When a relation gets or loses a parent, the
- * server sends such a message, because the relation's columns change.  There
- * is one exception: if the parent has no columns, no message is sent, and the
- * session does not notice.
+ * our hook sends messages to all sessions, at commit: one for the relation,
+ * and, unless the label is dropped, one for pg_seclabel before it.  A session
+ * that receives the one for pg_seclabel forgets that there is no policy.  (If
+ * it forgot that with any message, each CREATE TEMP TABLE would make all
+ * sessions of the database search pg_seclabel again.)  A session that receives
+ * the one for the relation forgets the relation's line.  If the relation is a
+ * parent, the lines of its descendants may be wrong, too, so the session
+ * forgets all lines.  When a relation gets or loses a parent, the server sends
+ * such a message, because the relation's columns change.  There is one
+ * exception: if the parent has no columns, no message is sent for the
+ * relation, and the session may not notice.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -204,9 +205,9 @@ labels_init(void)
  *
  * Called when a SECURITY LABEL names our provider, and not earlier.  Without
  * FOR, SECURITY LABEL takes the only provider that is registered, and fails if
- * there are several.  So it must not find ours unless the session uses it.  On
- * a server that we do not support, our hooks are not installed, so this is
- * called when the library is loaded.
+ * there are several.  So it must not find ours in a session that never names
+ * ours.  On a server that we do not support, our hooks are not installed, so
+ * this is called when the library is loaded.
  */
 void
 labels_accept(void)
@@ -388,8 +389,8 @@ labels_policy(Oid relid)
 	bool		has_policy;
 
 	/*
-	 * If the transaction has had the relation's lock for long, the last
-	 * invalidation messages may have been processed long ago.
+	 * If the transaction locked the relation long ago, newer invalidation
+	 * messages may be waiting to be processed.
 	 */
 	AcceptInvalidationMessages();
 	if (labels_none)
@@ -494,7 +495,8 @@ labels_set(Oid relid, const char *label, bool missing_ok)
 
 /*
  * labels_relations
- *		A list of the OIDs of all relations of this database that have a label.
+ *		A list of the OIDs of all relations of this database that have a label
+ *		of ours.
  */
 List *
 labels_relations(void)

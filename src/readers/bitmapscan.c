@@ -94,7 +94,7 @@ bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
 /*
  * Does the scan get no ring, however many blocks the relation has, because few
  * rows are expected, or because the size of the ring is 0?  Most bitmaps are
- * small, and then the size need not be asked for.
+ * small, and then the relation's size is not needed.
  */
 static bool
 never_reads_enough(const PlanState *ps)

@@ -50,9 +50,10 @@
 #include "readers/block_order.h"
 
 /*
- * A list may repeat the same blocks many times.  After this number of its
- * blocks, submit the reads that the stream has staged: other processes may
- * wait for them.
+ * One call of fill() may take very many blocks: a whole window, or more if the
+ * list repeats blocks.  Each time it has taken this number of blocks, it
+ * submits the reads that the stream has staged, because other processes may
+ * wait for these reads.
  */
 #define BLOCKS_BEFORE_SUBMIT	1024
 
@@ -77,7 +78,7 @@ typedef struct Waiting
 struct Reorder
 {
 	ReorderMode mode;
-	uint32		window;			/* most blocks that wait */
+	uint32		window;			/* maximum number of blocks that wait */
 	ReorderSource source;
 	void	   *source_arg;
 
@@ -112,8 +113,9 @@ compare_down(Datum a, Datum b, void *arg pg_attribute_unused())
 
 /*
  * reorder_create
- *		Make a window over the blocks that the source hands out.  window: most
- *		blocks that wait in it, from 1 to REORDER_MAX_WINDOW.
+ *		Make a window over the blocks that the source hands out.  window:
+ *		maximum number of blocks that wait in it, from 1 to
+ *		REORDER_MAX_WINDOW.
  *
  * All memory of the window, some 30 bytes for each block, is allocated now, in
  * the current memory context, and is freed with that context.

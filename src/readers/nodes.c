@@ -23,10 +23,11 @@
 #include "readers/nodes.h"
 
 /*
- * For sequential scans the server has up to five functions, and we replace
- * each of them by one of three functions of ours.  For each of the other six
- * kinds of nodes it has one function, which we replace by one.  That makes 21
- * in all.  The rest is for functions of other libraries that wrap nodes.
+ * For sequential scans the server has up to four functions (and one for
+ * EvalPlanQual, whose nodes are never taken).  We replace each of the four by
+ * one of three functions of ours.  For each of the other six kinds of nodes
+ * the server has one function, which we replace by one.  That makes 18 in all.
+ * The rest is for functions of other libraries that wrap nodes.
  */
 #define MAX_FUNCTIONS	32
 

@@ -24,7 +24,7 @@ typedef struct PrewarmOptions
 								 * ring that a sequential scan would get, or,
 								 * if that is the server's own, one that sizes
 								 * itself */
-	int			workers;		/* most parallel workers to start */
+	int			workers;		/* maximum number of parallel workers */
 	FitAction	fit;
 } PrewarmOptions;
 

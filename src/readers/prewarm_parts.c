@@ -106,7 +106,7 @@ add_toast(List *parts, Oid toastid)
 	return parts;
 }
 
-/* Add the parts of this kind of a table that has storage. */
+/* Add a table's parts of this kind.  The table has storage. */
 static List *
 add_table(List *parts, Relation table, PartKind kind)
 {

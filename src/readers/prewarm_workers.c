@@ -204,8 +204,9 @@ add_result(LoadResult *sum, const LoadResult *result)
 
 /*
  * Make a parallel context, and start nworkers workers, or fewer if the server
- * can't start that many.  If there is no room for a shared segment, the
- * context is in the leader's own memory, and there are no workers.
+ * can't start that many.  If the server has no slot left for a shared
+ * segment, the context is in the leader's own memory, and there are no
+ * workers.  Raises an error if the memory for the segment runs out.
  */
 static void
 start_workers(ParallelPrewarm *parallel, int nworkers)

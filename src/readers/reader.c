@@ -7,10 +7,10 @@
  * TOAST values for a query or a utility command.  Its life:
  *
  *	  make --> begin --> start_pass --> ... --> end
- *	   |         |            ^  |
- *	   |         |            +--+ rescan
- *	   |         |
- *	   +---------+----> fails: the resource owner ends it
+ *	   |         |         |  ^  |
+ *	   |         |         |  +--+ rescan
+ *	   |         |         |
+ *	   +---------+---------+----> fails: the resource owner ends it
  *
  * While a reader runs, its ring counts what it does, in memory that other
  * sessions can see (live_rings.c).  When the reader ends, these counts go into
@@ -43,7 +43,7 @@
 
 static void reader_failed(Datum res);
 
-/* Readers that may lend their rings; newest first */
+/* Readers that may lend their rings; the newest, which came last, is first */
 static dlist_head may_lend_list = DLIST_STATIC_INIT(may_lend_list);
 
 /* A reader is released after its buffer pins, and before its relation. */
@@ -166,7 +166,8 @@ set_info(Reader *reader, ReaderKind kind, Oid relid, RingSource source)
  * reader_end() frees the reader.  If the query fails, its resource owner frees
  * the reader.  Before that the resource owner calls failed(), if the creator
  * of the reader has set it.  failed() must remove the reader from the
- * creator's lists, and must not throw.
+ * creator's lists, call reader_may_lend(reader, false) if the reader may lend,
+ * and must not throw.
  */
 void *
 reader_make(MemoryContext context, Size size)
@@ -279,7 +280,7 @@ reader_failed(Datum res)
  *
  * reader_lend_finished() calls lend() of this reader if this reader is one of
  * the newest MAX_LOOKED_AT.  If the ring can be lent now, lend() lends it
- * (ring_lend()) and calls this function again.
+ * (ring_lend()) and calls this function with false.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
@@ -347,7 +348,7 @@ reader_stop_clock(Reader *reader)
 
 /*
  * reader_count_scan
- *		Count a scan of a relation that had no reader in this process.
+ *		Count a scan that had no reader in this process.
  */
 void
 reader_count_scan(ReaderKind kind, Oid relid)

@@ -36,8 +36,8 @@ typedef struct Reader
 	int64		workers;		/* passes that this process ran as a worker */
 	bool		running;		/* is its clock running? */
 	instr_time	started;		/* when the clock was started, if it runs */
-	instr_time	elapsed;		/* time that the clock ran before it was last
-								 * started */
+	instr_time	elapsed;		/* time that the clock ran, up to when it was
+								 * last stopped */
 } Reader;
 
 extern void reader_attach_shared(void);

@@ -12,24 +12,25 @@
  *	    |     |  |  |     |     |
  *	    +-----+--|--+-----+-----+
  *	             v
- *	       PublishedFacts { query, facts, next } -> PublishedFacts -> ...
+ *	       PublishedFacts { gather, facts, next } -> PublishedFacts -> ...
  *
- * A leader may run several parallel queries at a time.  "query" says to which
- * query an entry belongs.  It is the handle of the parallel context's segment,
- * the only thing that a worker and its leader both know of the query.  The
- * leader waits for all workers of the query, and then removes the query's
- * entries from the list.  If a query fails, its entries are removed when its
- * memory is freed.  But if another parallel query of the leader runs at that
- * time, the entries stay until a parallel query begins while no other one
- * runs.  If a worker is started again, because its Gather is rescanned, it
- * adds to its old entry.
+ * A leader may run several parallel queries at a time, and a query may have
+ * several Gathers.  "gather" says to which Gather an entry belongs: it is the
+ * handle of the segment of the Gather's parallel context, which the workers
+ * and the leader know.  The leader waits for all workers of a query, and then
+ * removes the entries of the query's Gathers from the list.  If a query fails,
+ * its entries are removed when its memory is freed.  But if another parallel
+ * query of the leader runs at that time, the entries stay until a parallel
+ * query begins while no other one runs.  If a worker is started again, because
+ * its Gather is rescanned, it adds to its old entry.
  *
  * A leader writes its pid into its list when it attaches.  A worker publishes
  * only if its leader's pid is there, because otherwise its entry would never
  * be removed.  If the leader fails to remove entries, it clears the pid.
  *
- * A statement is what the client sends at one time.  So the scans of functions
- * are remembered together with those of the query that called the functions.
+ * A statement is what the client sends in one message.  So the scans of
+ * functions are remembered together with those of the query that called the
+ * functions.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -70,7 +71,7 @@
 typedef struct PublishedFacts
 {
 	dsa_pointer next;
-	dsm_handle	query;
+	dsm_handle	gather;
 	ScanFacts	facts;
 } PublishedFacts;
 
@@ -144,9 +145,9 @@ leader_list(void)
 	return leader >= 0 && leader < part->nlists ? &part->lists[leader] : NULL;
 }
 
-/* The entry of this query, node and worker; NULL if none is found. */
+/* The entry of this Gather, node and worker; NULL if none is found. */
 static PublishedFacts *
-find_published(const PublishedList *list, dsm_handle query, const ScanFacts *facts)
+find_published(const PublishedList *list, dsm_handle gather, const ScanFacts *facts)
 {
 	dsa_pointer p = list->published;
 	PublishedFacts *entry;
@@ -154,7 +155,7 @@ find_published(const PublishedList *list, dsm_handle query, const ScanFacts *fac
 	for (int i = 0; i < MAX_PUBLISHED_SEARCHED && DsaPointerIsValid(p); i++, p = entry->next)
 	{
 		entry = dsa_get_address(shared_area(), p);
-		if (entry->query == query && entry->facts.worker == facts->worker &&
+		if (entry->gather == gather && entry->facts.worker == facts->worker &&
 			entry->facts.plan_node_id == facts->plan_node_id)
 			return entry;
 	}
@@ -181,7 +182,7 @@ make_entry(void)
 typedef struct PublishArgs
 {
 	PublishedList *list;
-	dsm_handle	query;
+	dsm_handle	gather;
 	const ScanFacts *facts;
 } PublishArgs;
 
@@ -201,7 +202,7 @@ publish(void *arg)
 
 	LWLockAcquire(&list->lock, LW_EXCLUSIVE);
 	full = list->npublished >= MAX_PUBLISHED;
-	entry = find_published(list, args->query, args->facts);
+	entry = find_published(list, args->gather, args->facts);
 	if (entry != NULL)
 		facts_add(&entry->facts, args->facts);
 	LWLockRelease(&list->lock);
@@ -212,7 +213,7 @@ publish(void *arg)
 	if (!DsaPointerIsValid(p))
 		return;
 	entry = dsa_get_address(shared_area(), p);
-	entry->query = args->query;
+	entry->gather = args->gather;
 	entry->facts = *args->facts;
 
 	LWLockAcquire(&list->lock, LW_EXCLUSIVE);
@@ -228,9 +229,9 @@ publish(void *arg)
  *		leader to see.
  */
 void
-facts_publish(dsm_handle query, const ScanFacts *facts)
+facts_publish(dsm_handle gather, const ScanFacts *facts)
 {
-	PublishArgs args = {leader_list(), query, facts};
+	PublishArgs args = {leader_list(), gather, facts};
 
 	if (args.list != NULL &&
 		args.list->leader_pid == MyProc->lockGroupLeader->pid)
@@ -260,7 +261,7 @@ facts_add(ScanFacts *sum, const ScanFacts *facts)
 typedef struct CollectArgs
 {
 	PublishedList *list;
-	dsm_handle	query;
+	dsm_handle	gather;
 	int			plan_node_id;
 	List	   *facts;
 } CollectArgs;
@@ -276,7 +277,7 @@ collect(void *arg)
 	for (dsa_pointer p = list->published; DsaPointerIsValid(p); p = entry->next)
 	{
 		entry = dsa_get_address(shared_area(), p);
-		if (entry->query == args->query &&
+		if (entry->gather == args->gather &&
 			(args->plan_node_id < 0 ||
 			 entry->facts.plan_node_id == args->plan_node_id))
 		{
@@ -291,14 +292,14 @@ collect(void *arg)
 
 /*
  * facts_of_workers
- *		In the leader: what the workers of the query have published so far
- *		about a node of its plan, or about all nodes if plan_node_id is -1.
+ *		In the leader: what the workers of the Gather have published so far
+ *		about a node of the plan, or about all nodes if plan_node_id is -1.
  *		Returns a palloc'd list of palloc'd ScanFacts.
  */
 List *
-facts_of_workers(dsm_handle query, int plan_node_id)
+facts_of_workers(dsm_handle gather, int plan_node_id)
 {
-	CollectArgs args = {leader_list(), query, plan_node_id, NIL};
+	CollectArgs args = {leader_list(), gather, plan_node_id, NIL};
 
 	if (args.list != NULL)
 		shared_try(collect, &args);
@@ -318,8 +319,8 @@ discard(void *arg)
 		dsa_pointer p = *link;
 		PublishedFacts *entry = dsa_get_address(shared_area(), p);
 
-		if (args->query == DSM_HANDLE_INVALID ||
-			entry->query == args->query)
+		if (args->gather == DSM_HANDLE_INVALID ||
+			entry->gather == args->gather)
 		{
 			*link = entry->next;
 			list->npublished--;
@@ -334,13 +335,13 @@ discard(void *arg)
 
 /*
  * facts_discard
- *		In the leader: remove what the workers of the query have published;
- *		DSM_HANDLE_INVALID stands for all queries.
+ *		In the leader: remove what the workers of the Gather have published;
+ *		DSM_HANDLE_INVALID stands for all Gathers.
  */
 void
-facts_discard(dsm_handle query)
+facts_discard(dsm_handle gather)
 {
-	CollectArgs args = {leader_list(), query, -1, NIL};
+	CollectArgs args = {leader_list(), gather, -1, NIL};
 
 	if (args.list != NULL)
 		args.list->leader_pid = shared_try(discard, &args) &&

@@ -31,9 +31,9 @@ typedef struct ScanFacts
 	RingCounts	counts;
 } ScanFacts;
 
-extern void facts_publish(dsm_handle query, const ScanFacts *facts);
-extern List *facts_of_workers(dsm_handle query, int plan_node_id);
-extern void facts_discard(dsm_handle query);
+extern void facts_publish(dsm_handle gather, const ScanFacts *facts);
+extern List *facts_of_workers(dsm_handle gather, int plan_node_id);
+extern void facts_discard(dsm_handle gather);
 extern void facts_add(ScanFacts *sum, const ScanFacts *facts);
 extern void facts_remember(const ScanFacts *facts);
 extern List *facts_remembered(void);

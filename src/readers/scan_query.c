@@ -132,9 +132,10 @@ query_add_reader(const void *owner, ScanReader *reader)
  *		the query's other readers have left so far.
  *
  * If two readers read at the same time, as below a join, the second one begins
- * before the first one has left much, and both leave their blocks.  Usually
- * the first readers have left as many blocks as may be left, and the search
- * stops there.
+ * before the first one has left much, and both leave their blocks.
+ *
+ * The loop is usually short: most scans leave no blocks, and otherwise the
+ * first readers in the list have usually left as many blocks as may be left.
  */
 int64
 query_may_leave(const ScanReader *reader, int64 blocks)
@@ -187,7 +188,7 @@ query_remove_reader(ScanReader *reader)
  * scan_find_reader
  *		The reader of a node of a running query; NULL if it has none.
  *
- * EXPLAIN calls this for all nodes of a plan, mostly in the order in which the
+ * EXPLAIN calls this for the scans of a plan, mostly in the order in which the
  * readers were made.  So the reader that was found moves to the end: then the
  * next one is in front.
  */

@@ -12,7 +12,10 @@
 
 #include "readers/scan_reader.h"
 
-/* Number of queries and utility commands of this session that have readers. */
+/*
+ * Number of queries and utility commands of this session that have readers of
+ * scans.
+ */
 extern int	scan_nqueries;
 
 extern ScanReader *scan_find_reader(const PlanState *ps);

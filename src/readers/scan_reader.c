@@ -6,22 +6,22 @@
  * The scans are those of plan nodes (sequential, TID range, bitmap heap and
  * index scans) and of utility commands.  A pass of an attached scan:
  *
- *	             begins           asks for the last block
+ *	             begins            finds no block left
  *	  IDLE -------------> READING ------------------> ASKED_ALL
  *	    ^                  ^ ^  |                       |  |
  *	    |                  | +--+ turns, is rescanned   |  |
  *	    |                  +------ turns, is rescanned -+  |
  *	    +--------------------- drained, its ring is lent --+
  *
- * The stream asks for the last block before the scan has got all blocks.  When
- * the scan has got them, only its descriptor shows that: the descriptor has no
- * buffer and, except in a bitmap heap scan, is not inited.  Such a scan is
- * drained.  It keeps its ring until another reader or pass of the session
- * begins.  Then it lends the ring, if it is one of the newest readers that may
- * lend (see reader_lend_finished()).  If the scan is rescanned, its ring gets
- * buffers again.  (If the bound at which a TID range scan ends is within a
- * page, the scan stops there and is never drained.  Its ring is lent when the
- * query ends.)
+ * The stream looks ahead.  So when it finds no block left, the scan has
+ * usually not got all blocks yet.  When the scan is done with them, only its
+ * descriptor shows that: the descriptor has no buffer and, except in a bitmap
+ * heap scan, is not inited.  Such a scan is drained.  It keeps its ring until
+ * another reader or pass of the session begins.  Then it lends the ring, if it
+ * is one of the newest readers that may lend (see reader_lend_finished()).  If
+ * the scan is rescanned, its ring gets buffers again.  (If the bound at which
+ * a TID range scan ends is within a page, the scan stops there and is never
+ * drained.  Its ring is lent when the query ends.)
  *
  * An index scan has no such descriptor.  Its reader has a single pass, which
  * lasts until the query ends; index_fetch.c has its streams.
@@ -125,7 +125,7 @@ note_consumed(ScanReader *reader)
 		ring_consume(reader->reader.ring, reader->scan->rs_cblock);
 }
 
-/* Called when another reader is about to begin: see reader_may_lend(). */
+/* Called by reader_lend_finished(): see reader_may_lend(). */
 static void
 lend_if_drained(Reader *asked_all)
 {
@@ -161,9 +161,9 @@ blocks_to_scan(const ScanReader *reader)
 }
 
 /*
- * The scan starts to read.  Its last pass may have been left early because a
- * node above the scan may stop it.  If so, this pass may be left early, too,
- * and starts quietly, if that is possible: see quiet.c.
+ * The scan starts to read.  Does this pass start quietly (quiet.c)?  If a node
+ * above the scan can stop it, and the last pass was left early, this one is
+ * likely to be left early, too.  Then it starts quietly, if that is possible.
  */
 static inline bool
 starts_quietly(const ScanReader *reader)

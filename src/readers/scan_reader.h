@@ -34,8 +34,8 @@ typedef struct ScanReader
 	Reader		reader;			/* must be first */
 	QueryScans *query;
 	dlist_node	running_node;	/* in the query's list, while in a pass */
-	PlanState  *node;			/* while the query runs; NULL: the scan is a
-								 * utility command's */
+	PlanState  *node;			/* valid while the query runs; NULL: the scan
+								 * is a utility command's */
 	int			plan_node_id;	/* -1: the scan has no node */
 	bool		is_parallel;	/* processes share the node's blocks */
 	bool		for_leader;		/* in a worker: is the scan in the leader's

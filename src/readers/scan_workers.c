@@ -28,58 +28,58 @@
 #include "utils/rel.h"
 
 /* A Gather of a running query, in the query's memory. */
-typedef struct ParallelQuery
+typedef struct RunningGather
 {
 	dlist_node	node;
 	const EState *estate;
 	dsm_handle	handle;			/* of its parallel context's segment */
 	MemoryContextCallback callback;
-} ParallelQuery;
+} RunningGather;
 
-dlist_head	scan_parallel_queries = DLIST_STATIC_INIT(scan_parallel_queries);
+dlist_head	scan_running_gathers = DLIST_STATIC_INIT(scan_running_gathers);
 
 /*
- * If no parallel query runs, then everything that workers have published and
+ * If no Gather runs, then everything that workers have published and
  * that was not collected belongs to queries that failed.
  */
 static void
 discard_of_failed(void)
 {
-	if (dlist_is_empty(&scan_parallel_queries))
+	if (dlist_is_empty(&scan_running_gathers))
 		facts_discard(DSM_HANDLE_INVALID);
 }
 
 /*
- * The query's memory is about to be freed, with this ParallelQuery in it.  If
+ * The query's memory is about to be freed, with this RunningGather in it.  If
  * the query failed, its transaction is being aborted, and its workers have
  * exited already.  If not, scan_remember_workers() has yet to collect what its
  * workers have published: keep it.
  */
 static void
-forget_parallel_query(void *arg)
+forget_gather(void *arg)
 {
-	ParallelQuery *query = arg;
+	RunningGather *gather = arg;
 
-	dlist_delete(&query->node);
+	dlist_delete(&gather->node);
 	if (!IsTransactionState())
 		discard_of_failed();
 }
 
 /* A Gather starts.  The handle of its parallel context is not known yet. */
-static ParallelQuery *
-note_parallel_query(EState *estate)
+static RunningGather *
+note_gather(EState *estate)
 {
-	ParallelQuery *query;
+	RunningGather *gather;
 
 	discard_of_failed();
-	query = MemoryContextAllocZero(estate->es_query_cxt, sizeof(ParallelQuery));
-	query->estate = estate;
-	query->handle = DSM_HANDLE_INVALID;
-	query->callback.func = forget_parallel_query;
-	query->callback.arg = query;
-	dlist_push_tail(&scan_parallel_queries, &query->node);
-	MemoryContextRegisterResetCallback(estate->es_query_cxt, &query->callback);
-	return query;
+	gather = MemoryContextAllocZero(estate->es_query_cxt, sizeof(RunningGather));
+	gather->estate = estate;
+	gather->handle = DSM_HANDLE_INVALID;
+	gather->callback.func = forget_gather;
+	gather->callback.arg = gather;
+	dlist_push_tail(&scan_running_gathers, &gather->node);
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &gather->callback);
+	return gather;
 }
 
 typedef struct SubplanWalk
@@ -161,18 +161,18 @@ scan_first_gather_call(PlanState *ps, int n)
 {
 	ParallelExecutorInfo *pei;
 	TupleTableSlot *slot;
-	ParallelQuery *query = NULL;
+	RunningGather *gather = NULL;
 
 	node_restore(ps, n);
 	if (plan_mode() != MODE_OFF && !has_begun(ps) && gather_has_ring(ps))
-		query = note_parallel_query(ps->state);
+		gather = note_gather(ps->state);
 	slot = node_call(ps, n);
-	if (query == NULL)
+	if (gather == NULL)
 		return slot;
 
 	pei = parallel_context(ps);
 	if (pei != NULL && pei->pcxt->seg != NULL)
-		query->handle = dsm_segment_handle(pei->pcxt->seg);
+		gather->handle = dsm_segment_handle(pei->pcxt->seg);
 	return slot;
 }
 
@@ -186,12 +186,12 @@ scan_parallel_contexts(const EState *estate)
 	List	   *handles = NIL;
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &scan_parallel_queries)
+	dlist_foreach(iter, &scan_running_gathers)
 	{
-		ParallelQuery *query = dlist_container(ParallelQuery, node, iter.cur);
+		RunningGather *gather = dlist_container(RunningGather, node, iter.cur);
 
-		if (query->estate == estate && query->handle != DSM_HANDLE_INVALID)
-			handles = lappend_oid(handles, query->handle);
+		if (gather->estate == estate && gather->handle != DSM_HANDLE_INVALID)
+			handles = lappend_oid(handles, gather->handle);
 	}
 	return handles;
 }
@@ -242,10 +242,10 @@ scan_uncalled(QueryDesc *queryDesc)
  *		uncalled: what scan_parallel_contexts() and scan_uncalled() returned
  *		before the query ended; "uncalled" is changed.
  *
- * A scan in which the leader takes no part may not be counted yet: no worker
- * counts a parallel index scan, and for other scans the process that
- * counts_scan() names may have taken no part.  Such a scan is counted here; in
- * the statistics, only if it has a ring.
+ * If the leader takes no part in a scan, perhaps no process has counted it: no
+ * worker counts a parallel index scan, and for other scans the process that
+ * counts_scan() names may have taken no part.  Such a scan is counted here.
+ * If it has no ring, only its facts count it, not the statistics.
  */
 void
 scan_remember_workers(List *contexts, Bitmapset *uncalled)

@@ -15,7 +15,7 @@
 #include "nodes/bitmapset.h"
 
 /* The Gathers of this session whose workers may publish what they did. */
-extern dlist_head scan_parallel_queries;
+extern dlist_head scan_running_gathers;
 
 /*
  * scan_any_parallel
@@ -24,7 +24,7 @@ extern dlist_head scan_parallel_queries;
 static inline bool
 scan_any_parallel(void)
 {
-	return !dlist_is_empty(&scan_parallel_queries);
+	return !dlist_is_empty(&scan_running_gathers);
 }
 
 extern TupleTableSlot *scan_first_gather_call(PlanState *ps, int n);

@@ -231,8 +231,8 @@ values_may_wait(const SeqScanState *node)
 }
 
 /*
- * The scan gets no ring.  May its TOAST values need one, and may that ring
- * wait until we are called once more?  If another library has wrapped the
+ * The scan gets no ring of ours.  May its TOAST values need one, and may that
+ * ring wait until we are called once more?  If another library has wrapped the
  * node's function, our function would be called for every row, so the answer
  * is no.
  */
@@ -248,8 +248,8 @@ must_wait_for_second_row(const SeqScanState *node)
  * Decide what becomes of a scan that has a descriptor and is about to start a
  * pass.  Returns true if we must be called again: the server reads the scan's
  * first blocks, or its first row.  Otherwise the scan was attached or is left
- * alone, and our work is done.  again: did an earlier pass end before that was
- * decided?
+ * alone, and our work is done.  again: did an earlier pass end before it was
+ * decided what becomes of the scan?
  */
 static bool
 decide_for(SeqScanState *node, bool alone, bool again)
@@ -324,8 +324,9 @@ attach_now(SeqScanState *node, bool alone)
 /* --- The first calls --- */
 
 /*
- * Was the scan in the first block of its pass, or before it, when it was at
- * this block?
+ * Is was_at, the block that the scan was at, the first block of its pass?  The
+ * answer is also yes if was_at is invalid, because then the scan had not begun
+ * to read.
  */
 static inline bool
 was_in_first_block(HeapScanDesc scan, BlockNumber was_at)
@@ -381,8 +382,8 @@ static TupleTableSlot *seqscan_last_calls(PlanState *ps, int n);
 
 /*
  * Let the server return a row of the first blocks, or the first row of a scan
- * that gets no ring.  If the scan has come to the limit, attach it, and return
- * its next row.
+ * that gets no ring of ours.  If the scan has come to the limit, attach it,
+ * and return its next row.
  *
  * This is called for each row of the first blocks, so it must be quick.
  */

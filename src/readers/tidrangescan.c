@@ -107,7 +107,10 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 	return true;
 }
 
-/* The range that the node is about to scan; first > last if it is empty. */
+/*
+ * The range that the node is about to scan; first > last if it is empty.  If
+ * narrow_range() leaves out a qual, the result may be larger than the range.
+ */
 static BlockRange
 range_of(const PlanState *ps, bool only_constants)
 {

@@ -19,7 +19,8 @@
  * the buffer.
  *
  * A reader of a TOAST table begins with the scan of the table that owns the
- * TOAST table, or soon after that scan's first row (seqscan.c).  It ends with
+ * TOAST table, or soon after that scan's first row (seqscan.c); for an index
+ * scan, when the scan gets a reader of its own (index_fetch.c).  It ends with
  * the query, because values may be fetched long after their row was read.  A
  * reader reads its first blocks without a ring.  Their number is leave_first
  * (plan_for_toast()), less the number of blocks that the query's other readers
@@ -36,10 +37,10 @@
  * over a cursor.  They may fetch the same few values again and again.  In the
  * ring, these would be lost again and again.  So if the ring has read a block
  * MOST_RING_READS times, soon after each other, the block is read without the
- * ring from then on, and stays in the pool as it would without us. (Not at the
- * second time: a query may fetch a value twice, although the value is larger
- * than the ring.  And not if a large part of the pool was read in between, as
- * by a rescan: then the block might be gone without us, too.)
+ * ring from then on, and stays in the pool as it would without us.  (Not after
+ * the first read, because a query may fetch each value twice.  Two reads are
+ * not soon after each other if a large part of the pool was read between them,
+ * as by a rescan: then the block might be gone without us, too.)
  *
  * Most TOAST tables are small, so the decision must cost next to nothing.  For
  * each TOAST table of a scanned table, the session remembers the size that it
@@ -51,17 +52,18 @@
  *
  * A look at the real size of a TOAST table that is new to the session costs
  * about 17,000 instructions and half a kilobyte, mostly to read a row of
- * pg_class.  So before a query runs, it looks at no more than TOAST_NEW_LOOKS
- * of them; the next queries look at others.  Partitions are mostly alike, so
- * that is usually enough.
+ * pg_class.  So before a query runs, the session looks at no more than
+ * TOAST_NEW_LOOKS of them; the next queries look at others.  Partitions are
+ * mostly alike, so that is usually enough.
  *
- * No scan waits for a lock on a TOAST table.  If another session has locked
+ * We never wait for a lock on a TOAST table.  If another session has locked
  * it, to rewrite or truncate it, its values are left alone, and the next scan
  * tries again.
  *
- * What is not done: values are not read ahead.  A look-up by an index, or by a
- * bitmap of a few rows, begins no reader, so its values are read without a
- * ring unless another scan has begun one.
+ * What is not done: values are not read ahead.  An index scan without a reader
+ * of its own, and a bitmap heap scan that is left alone, begin no reader of
+ * values.  Their values are read without a ring unless another scan has begun
+ * one.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -151,16 +153,17 @@ int			toast_looks_left = 0;
 static seen_hash * seen = NULL;
 
 /*
- * The session remembers about as many of the blocks that it has read through
- * rings of TOAST values last as SERVER_THRESHOLD says, but at least and at
- * most these numbers.
+ * The session remembers the blocks that it has last read through rings of
+ * TOAST values: about SERVER_THRESHOLD of them, but at least MIN_REMEMBERED
+ * and at most MAX_REMEMBERED.
  */
 #define MIN_REMEMBERED		4096
 #define MAX_REMEMBERED		65536
 
 /*
- * A reader's ring reads a block no more than this number of times, if no more
- * than SERVER_THRESHOLD blocks are read in between.
+ * When a reader's ring has read a block this number of times, with no more
+ * than SERVER_THRESHOLD blocks read between two of them, the block is usually
+ * read without the ring; see is_wanted_again().
  */
 #define MOST_RING_READS		2
 
@@ -223,11 +226,12 @@ remember(const ToastReader *toast, BlockNumber block)
 }
 
 /*
- * Has the reader's ring read this block MOST_RING_READS times, and given its
- * buffer to another block since then?  (If the ring has read it more often, it
- * was lost in other ways, too.)  No more such blocks are left in the pool than
- * SERVER_THRESHOLD says: if a query fetches all its values many times, its
- * ring stays tight.
+ * Is this block to be read without the ring?  It is if the reader's ring has
+ * read it MOST_RING_READS times, and has given its buffer to another block
+ * since then.  It also is if the ring has read it more often: then it was once
+ * lost before the ring reused its buffer.  At most SERVER_THRESHOLD reads
+ * bypass the ring for this reason.  After that the ring is tight, even if a
+ * query fetches all its values many times.
  */
 static bool
 is_wanted_again(const ToastReader *toast, BlockNumber block)
@@ -243,7 +247,7 @@ is_wanted_again(const ToastReader *toast, BlockNumber block)
 
 /* --- A fetch --- */
 
-/* Another reader is about to begin: see reader_may_lend(). */
+/* Called by reader_lend_finished(): see reader_may_lend(). */
 static void
 lend(Reader *reader)
 {
@@ -307,7 +311,7 @@ strategy_for(ToastReader *toast, Relation rel, BlockNumber block)
  * The page is not pruned, whether there is a ring or not yet.  Pruning would
  * make the page dirty, and a ring for TOAST values leaves dirty pages behind.
  * From 19 on, pruning may make a page dirty even if there is nothing to prune,
- * because it sets the visibility map.
+ * because it resets pd_prune_xid, which an insert sets.
  */
 static void
 before_fetch(IndexFetchTableData *scan, ItemPointer tid, void *arg)
@@ -512,8 +516,8 @@ toast_look_up(Relation rel)
  *
  * The relation is locked, so no other session can drop its TOAST table.  If
  * this session already has a reader of the TOAST table, for another scan, that
- * reader serves both scans until the query that made it ends.  From then on
- * the other scan's values are read without a ring.
+ * reader serves both scans until the query that made it ends.  After
+ * that, the values of this scan are read without a ring.
  */
 void
 toast_begin(const void *owner, Relation rel, bool is_query)

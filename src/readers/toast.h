@@ -27,8 +27,10 @@ toast_any(void)
 }
 
 /*
- * Before a query runs, this is set to TOAST_NEW_LOOKS: the number of TOAST
- * tables whose size the session has not seen and may look at for this query.
+ * When a query starts, toast_looks_left is set to TOAST_NEW_LOOKS.  Each look
+ * at the real size of a TOAST table subtracts one.  While the rest is
+ * positive, toast_may_matter() looks at TOAST tables that are new to the
+ * session.
  */
 #define TOAST_NEW_LOOKS		16
 

@@ -19,8 +19,8 @@
  *
  * A. COPY checks the privileges on its table when the table is open and
  *	  locked, and before the scan begins.  With row-level security COPY becomes
- *	  a query.  From 19 on COPY takes a partitioned table, too; then the scans
- *	  of its leaves are caught.
+ *	  a query.  From 19 on COPY TO takes a partitioned table, too; then the
+ *	  scans of its leaves are caught.
  * B. When an index is built, the server asks the planner for the number of
  *	  parallel workers, just before the access method scans the table.  But our
  *	  hook is not called if the access method has no parallel build, or if
@@ -43,8 +43,10 @@
  * A command may commit and go on in another transaction (CREATE INDEX
  * CONCURRENTLY).  Its readers end before the commit.
  *
- * For COPY FROM, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW,
- * the same hooks tell write_ring.c which table is about to be loaded.
+ * For COPY FROM, the hook that is called when privileges are checked tells
+ * write_ring.c which table is about to be loaded.  For CREATE TABLE AS, and
+ * CREATE and REFRESH MATERIALIZED VIEW, the hook for objects notes the new
+ * table, and the hook for ExecutorRun() (executor.c) tells write_ring.c.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -30,11 +30,11 @@
 /*
  * A stack of lent buffers.  Each finished ring has lent its buffers, the
  * oldest first, unless it only observes, and except for those that
- * buffers_to_keep() leaves in the pool.  So has the server's own ring if one
- * of our rings is about to take its place.  Other buffers were let go when
- * rings shrank, and hold no page.  As long as a lent buffer holds what it held
- * when it was lent, a ring can take it back and needs no victim of the clock
- * sweep.
+ * buffers_to_keep() leaves in the pool.  The buffers of a server's ring are
+ * put here when one of our rings takes its place (ring_take_over()).  Other
+ * buffers were let go when rings shrank, and hold no page.  As long as a lent
+ * buffer holds what it held when it was lent, a ring can take it back and
+ * needs no victim of the clock sweep.
  *
  * A buffer may be in the stack twice: it was let go, came back to a ring as a
  * victim, and was let go again.  If two slots take it back, one of them is
@@ -278,10 +278,10 @@ lend_cancel_reservation(const Ring *ring)
 
 /*
  * ring_lend_to_server
- *		The server reads the first blocks of a scan, at most "most" of them,
- *		through its own strategy: it is about to begin, or goes on.  Put lent
- *		buffers into those slots of the strategy that the server has not taken
- *		yet.  If there are enough, it needs no other buffers.
+ *		The server reads the first blocks of a scan through its own strategy:
+ *		it is about to begin, or goes on.  Put lent buffers for the first
+ *		"most" blocks into those slots of the strategy that the server has not
+ *		taken yet.  If there are enough, these blocks need no other buffers.
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.

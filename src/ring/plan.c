@@ -175,7 +175,7 @@ plan_cap_to_relation(RingOptions *options, int64 nblocks)
 
 /*
  * The first size of a ring that sizes itself: one buffer for the page that the
- * reader uses, and what buffers_needed() returns if half a read is ahead.  The
+ * reader uses, and the sum of buffers_needed() for half a read ahead.  The
  * ring grows as soon as more is needed.
  */
 static int
@@ -528,8 +528,9 @@ plan_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
  * small, because there is no look-ahead.  The ring is used only after
  * leave_first blocks have been read without one.  So each run of a repeated
  * query leaves more of its values in the pool, until all of them are there.
- * Dirty pages are left behind, as without a ring: the ring is too small to
- * flush WAL for many of them at once.
+ * No WAL is flushed for dirty pages, whatever dirty_pages is, because a ring
+ * of the size that we choose is too small to flush WAL for many of them at
+ * once.
  */
 void
 plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
@@ -554,9 +555,9 @@ plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)
 /*
  * plan_for_prewarm
  *		Fill in the options of the ring that a prewarm of the relation reads
- *		through.  ring_kb: size in kB; 0 means no ring; -1 means the ring that
- *		a sequential scan of the relation would get, or, instead of the
- *		server's ring, one that sizes itself.
+ *		through.  ring_kb: size in kB; 0 means no ring; if it is -1, the size
+ *		is chosen as for a sequential scan of the relation, but instead of the
+ *		server's ring there is one that sizes itself.
  */
 void
 plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)

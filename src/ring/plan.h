@@ -27,7 +27,8 @@
 typedef struct PlanReasons
 {
 	ScanMode	mode;			/* what is done to scans */
-	BlockNumber nblocks;		/* size of the relation */
+	BlockNumber nblocks;		/* size of the relation, or, for a bitmap heap
+								 * scan, number of blocks expected */
 	int			threshold;		/* larger relations use a ring */
 	bool		threshold_is_set;	/* by a parameter or policy; if not, the
 									 * threshold is a quarter of the pool, or
@@ -70,8 +71,9 @@ policy_may_be_set(Relation rel)
 
 /*
  * plan_seen_blocks
- *		The number of blocks of the relation that this backend saw last.  If it
- *		has seen none, the result is InvalidBlockNumber, the largest of all.
+ *		The number of blocks that the relation had when this backend last
+ *		looked.  If the server does not remember that, the result is
+ *		InvalidBlockNumber, the largest number of all.
  */
 static inline BlockNumber
 plan_seen_blocks(Relation rel)
@@ -90,9 +92,10 @@ extern BlockNumber plan_look_at_size(Relation rel);
  *
  * This is called for every relation of every query, so it must be cheap.  The
  * answer is not exact: it depends on the number of blocks that this backend
- * saw last, when it planned a query or began a scan.  If it has seen none, it
- * looks now.  A parallel worker has seen none of any relation, and does not
- * look: the query may have many relations that this worker never scans.
+ * saw last, when it planned a query or began a scan.  If the server does not
+ * remember that, the backend looks now.  A parallel worker has seen no
+ * relation, and does not look: the query may have many relations that this
+ * worker never scans.
  */
 static inline bool
 plan_may_matter(Relation rel)

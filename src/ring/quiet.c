@@ -6,7 +6,7 @@
  * A node above a scan may stop the scan after its first row and rescan it,
  * thousands of times: a correlated EXISTS does so.  If the scan once went far
  * enough to get a ring, each of these short passes would start the ring again
- * and tend its slots, which costs nearly half as much as the pass itself.
+ * and tend its slots, which costs up to a third as much as the pass itself.
  *
  * So if the last pass was left early, and nothing was read since the last
  * call, a pass starts quietly: its first QUIET_CALLS calls only count their
@@ -32,7 +32,8 @@
 
 /*
  * Number of calls that only count their blocks.  To return a row of the first
- * block, the server asks for two blocks.
+ * block, the stream asks for two blocks, if it finds the first one in shared
+ * buffers.
  */
 #define QUIET_CALLS		2
 
@@ -48,13 +49,13 @@ holds_first_block(const Ring *ring, int slotno, BlockNumber first)
 
 /*
  * ring_start_quietly
- *		The stream starts a pass over nblocks blocks, in a forward direction
- *		from the block "first" to the end, and has left its last pass early.
- *		If the pass can start quietly, note that, and return true.  Otherwise
+ *		The stream starts a forward pass over the nblocks blocks of a relation,
+ *		at the block "first", and has left its last pass early.  If the pass
+ *		can start quietly, note that, and return true.  Otherwise
  *		ring_start_pass() must be called.
  *
- * If the pass starts quietly, ring_start() must be called before the call of
- * the stream's callback after which ring_is_quiet() is false.
+ * If the pass starts quietly, the stream's callback must look at
+ * ring_is_quiet() in each call, and call ring_start() as soon as it is false.
  */
 bool
 ring_start_quietly(Ring *ring, BlockNumber first, BlockNumber nblocks)

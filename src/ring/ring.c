@@ -5,12 +5,13 @@
  *	  slots, close it.
  *
  * A ring is the server's BufferAccessStrategy: an array of slots with buffer
- * numbers, and "current", the index of the last slot that was taken or put
- * off.  To read a block that is not in shared_buffers, the server takes the
- * next slot.  If the slot is empty, a free buffer or a victim of the clock
- * sweep fills it.  If the slot has a buffer, the server reuses the buffer if
- * possible.  If not, the buffer escapes: it stays behind in shared_buffers,
- * where the scan was not meant to leave anything.  There are three reasons:
+ * numbers, and "current", the index of the last slot that was taken (or that
+ * we have put off: see tend.c).  To read a block that is not in
+ * shared_buffers, the server takes the next slot.  If the slot is empty, a
+ * free buffer or a victim of the clock sweep fills it.  If the slot has a
+ * buffer, the server reuses the buffer if possible.  If not, the buffer
+ * escapes: it stays behind in shared_buffers, where the scan was not meant to
+ * leave anything.  There are three reasons:
  *
  *	pinned		The buffer is pinned.  The server puts a victim into the slot.
  *	adopted		The page is also used outside the ring.  The server puts a
@@ -20,7 +21,8 @@
  *
  * The server does not report escapes, and has no hook to prevent them.  But a
  * read stream calls a callback for every block before it reads the block, and
- * we own the array.  So, at every call (but see next_slots_are_ready()):
+ * we own the array.  So, at every call (but see next_slots_are_ready() and
+ * quiet.c):
  *
  *	- next_block returns the block that comes next.
  *	- The ring is watched (watch.c): what became of the slots that were taken
@@ -264,8 +266,8 @@ ring_begin_reads(Ring *ring, Relation rel)
  * ring_before_read
  *		Make the ring ready for the caller to read this block, and return the
  *		strategy to read the block with; NULL if there is no ring.  The block
- *		counts as consumed.  As WAL may be flushed, the caller must not hold a
- *		lock that other processes need.
+ *		counts as consumed.  If the ring keeps dirty pages, WAL may be flushed,
+ *		so the caller must not hold a lock that other processes need.
  *
  * rel is the relation of ring_begin_reads().  If the relation's lock was
  * released since then, the relation may have a new file.
@@ -373,9 +375,9 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	pending = count_pending(ring, block);
 
 	/*
-	 * If the number has not grown, a block was found in shared buffers, or no
-	 * block is left to ask for.  In both cases slots that were found reusable
-	 * may be pinned by now.
+	 * If the number of pending blocks has not grown, a block was found in
+	 * shared buffers, or no block is left to ask for.  In both cases slots
+	 * that were found reusable may be pinned by now.
 	 */
 	if (pending <= pending_before)
 		forget_reusable(ring);
@@ -424,7 +426,7 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 /*
  * ring_resume
  *		The stream goes on after a pause.  The buffers may have changed
- *		meanwhile, so look at all slots again.
+ *		meanwhile, so the next slots have to be looked at again.
  */
 void
 ring_resume(Ring *ring)
@@ -487,7 +489,8 @@ ring_lend(Ring *ring)
 /*
  * ring_start
  *		The stream starts, or starts again: at the beginning, or in the other
- *		direction.  If the ring is new or was lent, it gets buffers.
+ *		direction.  Or a pass that has started quietly goes on (quiet.c).  If
+ *		the ring is new or was lent, it gets buffers.
  */
 void
 ring_start(Ring *ring)

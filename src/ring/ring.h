@@ -31,8 +31,8 @@ typedef struct RingOptions
 	bool		observe;		/* only watch, change nothing */
 	bool		repeats_blocks; /* the reader may ask for any block again */
 	bool		maintenance;	/* look ahead as maintenance commands do */
-	bool		write_dirty;	/* flush WAL so that dirty pages stay in the
-								 * ring */
+	bool		write_dirty;	/* flush WAL so that the buffers of dirty
+								 * pages are reused */
 	bool		free_first;		/* leave pages in the pool until the server
 								 * has no free buffers */
 	int64		leave_first;	/* number of first reads whose pages are left

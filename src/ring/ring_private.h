@@ -41,11 +41,11 @@ typedef enum RingState
  */
 typedef struct RingAhead
 {
-	int			reach;			/* maximum number of slots that one read takes */
+	int			reach;			/* maximum number of blocks in one read */
 	int			pending;		/* blocks asked for, whose read has not begun;
 								 * an upper bound */
-	int			nreusable;		/* next slots that need not be looked at again
-								 * before they are taken */
+	int			nreusable;		/* next slots that earlier calls have tended,
+								 * or found reusable as they are */
 	int			calls_to_skip;	/* next calls that need not look at slots */
 	int			quiet_calls;	/* next calls that only count their blocks:
 								 * see quiet.c */
@@ -208,8 +208,9 @@ empty_slot(Ring *ring, int slot)
 }
 
 /*
- * The slot's buffer was given to another page.  A ring that only observes
- * keeps the buffer, so the loss must be counted only once.
+ * The slot's buffer was given to another page, or was replaced without a read
+ * of ours.  A ring that only observes keeps the buffer, so the loss must be
+ * counted only once.
  */
 static inline void
 note_loss(Ring *ring, RingSlot *slot)
@@ -244,7 +245,7 @@ next_to_consume(const Ring *ring)
 	return ring->public->counts.consumed + ring->public->counts.unconsumed;
 }
 
-/* Number of blocks that were asked for and that the reader has not got. */
+/* Number of blocks that were asked for and that the reader is still to get. */
 static inline int64
 blocks_ahead(const Ring *ring)
 {
@@ -339,8 +340,8 @@ holds_pending_block(const Ring *ring, const BufferTag *tag)
 }
 
 /*
- * Can a read take the slot?  It can if the slot is empty, or if its buffer is
- * not pinned and the stream is not about to pin it.
+ * Is the slot free of pins?  It is if it is empty, or if its buffer is not
+ * pinned and the stream is not about to pin it.
  */
 static inline bool
 slot_is_unpinned(const Ring *ring, int slot)
@@ -362,7 +363,10 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 	return PageGetLSN(BufferGetPage(ring->strategy->buffers[slot]));
 }
 
-/* A page with this slot_lsn() comes soon: see ring_announce_wal(). */
+/*
+ * The slot of a page with this slot_lsn() will be taken soon.  If WAL may have
+ * to be flushed for the page, note that for ring_announce_wal().
+ */
 static inline void
 note_dirty(Ring *ring, XLogRecPtr lsn)
 {

@@ -112,11 +112,11 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  *
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
- * 2. one more read: tending needs a slot for each block that is counted as
- *	  pending, and hits may be among these (see count_pending()); other scans
- *	  may pin buffers; and the last read's blocks should stay while the next
- *	  ones are read, because small queries start at one of them (see
- *	  report_location());
+ * 2. one more read, for three reasons: blocks that are counted as pending may
+ *	  have been found in pinned buffers (see count_pending()), and tending
+ *	  needs an unpinned slot for each of them all the same; other scans may pin
+ *	  buffers; and the last read's blocks should stay while the next ones are
+ *	  read, because small queries start at one of them (see report_location());
  * 3. the headroom;
  * 4. the room for dirty pages.
  *
@@ -316,9 +316,9 @@ end_revolution(Ring *ring)
  * If scans share reads, the ring grows by at least one read at a time: such a
  * ring is large, and a few buffers more do not matter.
  *
- * If another scan has fallen too far behind, the ring shrinks at once.
- * Otherwise the ring would soon reuse the buffers with the pages that the
- * other scan is reading now, and would find some of them pinned.
+ * If another scan has fallen too far behind, the ring shrinks at once.  If it
+ * did not, it would soon reuse the buffers with the pages that the other scan
+ * is reading now, and would find some of them pinned.
  */
 void
 ring_fit_size(Ring *ring)
@@ -366,8 +366,9 @@ ring_grow_past_pinned(Ring *ring)
 
 /*
  * ring_make_flush_room
- *		WAL would have to be flushed for the next slots.  If the ring may grow
- *		by as many slots as a read takes, or more, let it grow instead, so that
+ *		WAL would have to be flushed for the next slots.  From now on the ring
+ *		needs room for a batch of dirty pages.  If it has fewer slots than it
+ *		needs, by as many as a read takes or more, let it grow instead, so that
  *		one flush serves many pages later: the new slots are taken next.
  *		Returns whether the ring has grown.
  */

@@ -26,10 +26,10 @@
  * In the picture, P is exchanged with an unpinned slot beyond the reach.  (If
  * there is none, the ring grows; or, if it had better not, P is exchanged with
  * a later unpinned slot within the reach: see had_better_grow().)  For D, WAL
- * is flushed up to the page's LSN.  After that the next read finds only buffers
- * that it can reuse: the ring is tight.  Tending itself neither changes the
- * ring's size nor flushes WAL: it returns what the slots need, and ring.c
- * takes care of that.
+ * is flushed up to the page's LSN.  After that the next read finds only
+ * buffers that it can reuse: the ring is tight.  Tending itself neither
+ * changes the ring's size nor flushes WAL: it returns what the slots need, and
+ * ring.c takes care of that.
  *
  * Reading and scanning a page that the operating system has cached takes two
  * microseconds, so a call must be cheap.  The first call after a read looks at
@@ -87,10 +87,10 @@
  * ring_look_for_own_blocks
  *		Note which own blocks the ring holds, unless that is known.
  *
- * Normally the stream has just started.  The slots that it takes after that do
- * not matter, because it does not ask for their blocks again.  But if the ring
- * was open for free buffers until now, its slots hold blocks that the stream
- * has read, and for one revolution these are taken for own blocks.
+ * If that is not known, the stream has normally just started.  The blocks that
+ * it reads after that do not matter, because it does not ask for them again.
+ * But if the ring was open for free buffers until now, its slots hold blocks
+ * that the stream has read, and for one revolution these count as own blocks.
  */
 void
 ring_look_for_own_blocks(Ring *ring)
@@ -166,8 +166,9 @@ had_better_grow(const Ring *ring)
 /*
  * Look at the slot n places ahead, which a read may take soon, and make it
  * reusable if possible.  Returns the LSN up to which WAL must be flushed
- * before the slot's page can be written; invalid if the page needs no flush.
- * WAL may already be flushed up to that LSN.
+ * before the slot's page can be written; invalid if the page needs no flush,
+ * or if the server will not reuse the buffer.  WAL may already be flushed up
+ * to that LSN.
  *
  * If the buffer is pinned, the slot is exchanged with an unpinned one beyond
  * the reach, so that the next read does not take the pinned buffer.  If there
@@ -451,7 +452,8 @@ has_met_others(const Ring *ring)
  * No call is skipped if slots may be pinned at any time: because scans share
  * reads, because another reader has used pages of the ring before, or because
  * the stream finds own blocks.  Nor is one skipped if current may go round the
- * whole ring in one read, because then it may be where it was.
+ * whole ring in one read: it may then be back where it was, and
+ * next_slots_are_ready() would not notice the read.
  */
 static int
 calls_to_skip(Ring *ring, int pending)

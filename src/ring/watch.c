@@ -9,7 +9,7 @@
  * as the ring, or because the server has rejected many dirty buffers and has
  * passed one slot for each.  In that case "current" has also passed the slot
  * that is now right after it, and that slot has changed.  So if that slot has
- * changed, the whole array is compared.
+ * changed, the whole array is compared (but see came_round()).
  *
  * Buffer headers are read without a lock or a pin.  That is safe, because
  * their memory never goes away.  What was read may be out of date, but then
@@ -50,7 +50,8 @@ slot_changed(const Ring *ring, int slot)
  * slot is pinned now, it was pinned after that, and not by the scan: the page
  * is also used outside the ring, and counts as adopted.  If the ring does not
  * keep dirty pages, the server may reject some of them and take slots that
- * were not tended, so in such a ring every pin counts as ours.
+ * were not tended, so in such a ring every escape because of a pin counts as
+ * pinned.
  *
  * When the server rejects a dirty buffer, the slot becomes empty.  So if the
  * slot has another buffer after that, current has passed the slot twice.
@@ -60,7 +61,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 {
 	BufferDesc *header = GetBufferDescriptor(slot->buffer - 1);
 	compat_buf_state state = compat_read_buf_state(header);
-	bool		pinned_by_us = slot->state == SLOT_PINNED || !keeps_dirty(ring);
+	bool		counts_as_pinned = slot->state == SLOT_PINNED || !keeps_dirty(ring);
 
 	if (!slot_holds_page(slot))
 		return ESCAPE_NONE;		/* no page of ours stays behind */
@@ -71,7 +72,7 @@ escape_reason(const Ring *ring, const RingSlot *slot, bool came_round)
 		if (came_round && (state & BM_DIRTY) && slot->state != SLOT_PINNED)
 			return ESCAPE_DIRTY;
 	}
-	return pinned_by_us ? ESCAPE_PINNED : ESCAPE_ADOPTED;
+	return counts_as_pinned ? ESCAPE_PINNED : ESCAPE_ADOPTED;
 }
 
 /* Log that the page in the slot has escaped. */
@@ -221,10 +222,10 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
  *
  * If the ring keeps dirty pages and is larger than a read, current goes round
  * only if the server gives up many buffers, and nearly all of these are
- * rejections.  A rejection empties its slot, so the slot after current then
- * has another buffer.  But if the slot has the same buffer with another page,
- * that is no sign of a full round: the clock sweep may have taken the buffer,
- * and may even have given it back to us, for an empty slot.
+ * rejections.  A rejection empties its slot, so the slot after current is then
+ * empty, or has another buffer.  But if the slot has the same buffer with
+ * another page, that is no sign of a full round: the clock sweep may have
+ * taken the buffer, and may even have given it back to us, for an empty slot.
  */
 static bool
 came_round(const Ring *ring)

@@ -23,7 +23,7 @@
  * counting when it wraps around at the relation's end.  So it is always clear
  * which scan is in front, however small the relation is.  (Scans that began
  * before the relation grew wrap around a little earlier.  Until they end,
- * their positions are off by much less than a window.)
+ * their positions are off by an eighth of a full window at most.)
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -318,10 +318,10 @@ members_unlock(void)
 }
 
 /*
- * Does the relation of this member have two scans that run?  A scan runs if it
- * made a step in this second or in the one before; by another process's clock,
- * that may be in the next one.  If the member is not the relation's first one
- * in the array, the result is false.
+ * Does the relation of this member have two scans that run?  A scan runs if
+ * its last step was in the second "second", in the one before, or in a later
+ * one.  (It may be in a later one because the clock was read earlier.)  If the
+ * member is not the relation's first one in the array, the result is false.
  */
 static bool
 two_scans_run(Member *first, uint32 second)
@@ -344,12 +344,13 @@ two_scans_run(Member *first, uint32 second)
 
 /*
  * members_shared_relations
- *		How many relations have more than one scan that runs?  The lock is
- *		held.
+ *		How many relations have more than one scan that runs?  If only one
+ *		relation has more than one scan, it counts even if its scans do not
+ *		run.  The lock is held.
  *
  * A scan may stand still for hours, because its client does not read, or
  * because it waits for a lock.  If it counted, a user who holds such scans of
- * some tables would leave no window to anybody.  To count takes a look at all
+ * some tables would leave no window to anybody.  Counting looks at all
  * members, so each process does it once in a second, or when the number of
  * relations that have more than one scan has changed.
  */

@@ -20,20 +20,21 @@
  *
  * Sharing must never cost more than it saves:
  *
- * A. A scan joins the other scans when it has asked for BLOCKS_PER_STEP blocks
- *	  of its pass (scan_sharing.c).  It does not join if a node above it in its
- *	  process may stop it early.  No scan waits before it begins.
+ * A. A scan joins the other scans when our stream has asked for
+ *	  BLOCKS_PER_STEP blocks (scan_sharing.c).  It does not join if a node
+ *	  above it in its process may stop it early.  No scan waits before it
+ *	  begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
- * C. A scan waits for a slower scan only as long as the wait costs it less
- *	  time than it would lose if the slower scan read all blocks itself.
+ * C. A scan waits for a scan that is too far behind only as long as the wait
+ *	  costs it less time than it would lose if that scan read all blocks
+ *	  itself.  The length of a wait for a leader (H) is limited by F only.
  * D. A scan never waits for a scan of the same process or lock group (a
- *	  self-join, a leader and its workers).  Nor does it wait for a scan if the
- *	  scan's process is waiting for a client, a lock, another process (except
- *	  for that process's read), a timeout (except for a spinlock) or an
- *	  extension.  A scan that was seen waiting for one of these does not wait
- *	  for other scans at all: we can't tell how long its process has waited for
- *	  reads.
+ *	  self-join, a leader and its workers).  Nor does it wait for a scan whose
+ *	  process is in a wait of the class Client, Lock, IPC (except BufferIo),
+ *	  Timeout (except SpinDelay), Activity or Extension.  A scan that was seen
+ *	  waiting for one of these, except in share_nap(), does not wait for other
+ *	  scans at all: we can't tell how long its process has waited for reads.
  * E. The processes of a parallel scan divide its blocks.  They keep pages for
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
@@ -42,11 +43,13 @@
  *	  own time at most, and a single wait takes about 10 ms at most
  *	  (sharing_cost.c, D).  So whatever has stopped the slower scan, the wait
  *	  is short.
- * G. All relations together have no more than one full window, so that scans
- *	  of many relations can't fill the pool.  The more relations have scans
- *	  that share reads, the smaller the windows are; if they would be smaller
- *	  than a minimum, there are none.  Relations do not count as long as fewer
- *	  than two of their scans make steps.
+ * G. The windows of all relations together are no more than one full window,
+ *	  so that scans of many relations can't fill the pool.  (If the scans of a
+ *	  relation run in several groups, far apart, each group has the relation's
+ *	  window.)  The more relations have scans that share reads, the smaller the
+ *	  windows are; if they would be smaller than a minimum, there are none.
+ *	  Relations do not count as long as fewer than two of their scans make
+ *	  steps.
  * H. In 18, if reads are asynchronous, one of the scans that ask for about the
  *	  same block leads, and the others follow: they wait until the leader has
  *	  asked for the blocks that they are about to ask for.  See below.
@@ -90,10 +93,10 @@
 
 /*
  * Stop keeping pages for a scan when it is more than 7/8 of a window behind.
- * The pages that it needs next are in the buffers that the ring reuses next,
- * and it would pin them.  Keep pages again when the scan is less than 3/4 of a
- * window behind; if both limits were the same, a ring might drop and keep a
- * whole window alternately.
+ * At that distance the pages that the scan needs next are in the buffers that
+ * the ring reuses next, and the scan would pin them.  Keep pages again when
+ * the scan is less than 3/4 of a window behind; if both limits were the same,
+ * a ring might drop and keep a whole window alternately.
  */
 #define MAX_BEHIND(window)			((int64) (window) * 7 / 8)
 #define MAX_BEHIND_AGAIN(window)	((int64) (window) * 3 / 4)
@@ -203,8 +206,8 @@ is_running(Member *member)
 	uint32		info = *(volatile uint32 *) &GetPGProcByNumber(member->proc)->wait_event_info;
 
 	if (info == WAIT_EVENT_BUFFER_IO || info == WAIT_EVENT_SPIN_DELAY)
-		return true;			/* it waits for a read of another process, or
-								 * for a spinlock */
+		return true;			/* it waits for I/O of another process, or for
+								 * a spinlock */
 	if (info == wait_event)
 		return false;			/* it is in share_nap() itself */
 	switch (info & 0xFF000000)
@@ -267,8 +270,8 @@ look_at_others(ShareScan *scan)
 	int64		window = scan->window / Max(members_shared_relations(), 1);
 	Member	   *last = NULL;
 	int64		last_behind = 0;
-	Member	   *slower = NULL;
-	int64		slower_behind = 0;
+	Member	   *awaited = NULL;
+	int64		awaited_behind = 0;
 	bool		has_leader = false;
 	bool		finds_blocks = false;
 	bool		follows;
@@ -308,24 +311,24 @@ look_at_others(ShareScan *scan)
 		has_leader |= is_leader_of(member, me, ahead);
 
 		/*
-		 * A scan that is at least a step ahead, but not too far, has read the
-		 * blocks that this scan asks for next.  So it need not follow a
-		 * leader.
+		 * A scan that is at least a step ahead, but not too far, has asked
+		 * for the blocks that this scan asks for next.  So this scan need not
+		 * follow a leader.
 		 */
 		finds_blocks |= ahead >= BLOCKS_PER_STEP && -behind <= MAX_BEHIND(window);
-		if (behind > slower_behind)
+		if (behind > awaited_behind)
 		{
-			slower = member;
-			slower_behind = behind;
+			awaited = member;
+			awaited_behind = behind;
 		}
 	}
 
 	scan->last = last;
 	scan->state.blocks_to_keep = last_behind;
 	follows = has_leader && !finds_blocks && compat_found_blocks_end_look_ahead();
-	too_far = slower != NULL && slower_behind > MAX_APART(window) &&
+	too_far = awaited != NULL && awaited_behind > MAX_APART(window) &&
 		cost_wait_pays(&scan->cost, pg_atomic_read_u32(&me->pace_ns),
-					   pg_atomic_read_u32(&slower->pace_ns));
+					   pg_atomic_read_u32(&awaited->pace_ns));
 	scan->state.wait = (follows || too_far) && cost_may_wait(&scan->cost);
 }
 
@@ -336,7 +339,7 @@ look_at_others(ShareScan *scan)
 static void
 try_to_look(ShareScan *scan)
 {
-	if (!cost_of_reads_counts(&scan->cost))
+	if (!cost_reads_are_expensive(&scan->cost))
 	{
 		keep_nothing(scan);
 		return;

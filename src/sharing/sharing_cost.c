@@ -7,7 +7,7 @@
  * measures this for itself:
  *
  * A. Now and then the scan reads one block that its stream is about to ask
- * for, and measures the time.  If the operating system has the block in its
+ *	  for, and measures the time.  If the operating system has the block in its
  *	  cache, the read takes some microseconds.  If at least COSTLY_READS of the
  *	  last eight measured reads took READ_COSTS_US or more, reads are
  *	  expensive.  (Fewer slow reads may be due to waits for a processor.)
@@ -23,16 +23,17 @@
  *			r - 1 <= s / r		or		r (r - 1) <= s
  *
  *	  For s we take the part of the front scan's own time in which its process
- *	  had no processor.  But storage that serves two scans as fast as one
- *	  does not slow the scan in front down at all, and we can't tell such
- *	  storage from other storage.  So a scan waits for a slower one only if r
- *	  is no more than MOST_SLOWER.  Then it loses no more than a tenth of its
- *	  time, whatever the storage is like.
+ *	  had no processor.  But some storage serves two scans as fast as one.
+ *	  There the reads of the last scan do not slow the scan in front down at
+ *	  all, and we can't tell such storage from other storage.  So a scan waits
+ *	  for one that is too far behind only if r is no more than MOST_SLOWER.
+ *	  Then it loses no more than a tenth of its time, whatever the storage is
+ *	  like.
  * D. C relies on paces that may have changed, and a scan that follows a leader
  *	  (sharing.c) can't tell how fast it would be alone.  So all waits of a
  *	  scan together may take a tenth of its own time.  What it has not used of
- *	  that, it saves for later, but no more than MOST_SAVED_MS.  Measured
- *	  reads are waits, too, except for the first PROBES_AT_FIRST.
+ *	  that, it saves for later, but no more than MOST_SAVED_MS.  Measured reads
+ *	  use up that time, too, except for the first PROBES_AT_FIRST.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -73,8 +74,8 @@
 #define PROBES_AT_FIRST	8
 
 /*
- * A scan waits for a scan that is behind it only if that scan's time for a
- * block is at most this number of times its own.
+ * A scan waits for a scan that is too far behind it only if that scan's time
+ * for a block is at most this number of times its own.
  */
 #define MOST_SLOWER		1.1
 
@@ -158,16 +159,16 @@ cost_probe(ScanCost *cost, Relation rel, BlockNumber block)
 	else
 		cost_note_wait(cost, took_ms);
 	if (++cost->nprobes >= PROBES_AT_FIRST)
-		cost->steps_to_probe = cost_of_reads_counts(cost) ?
+		cost->steps_to_probe = cost_reads_are_expensive(cost) ?
 			STEPS_PER_COSTLY_PROBE : STEPS_PER_PROBE;
 }
 
 /*
- * cost_of_reads_counts
+ * cost_reads_are_expensive
  *		Do reads cost enough that saving them may pay?
  */
 bool
-cost_of_reads_counts(const ScanCost *cost)
+cost_reads_are_expensive(const ScanCost *cost)
 {
 	return pg_number_of_ones[cost->costly] >= COSTLY_READS;
 }

@@ -21,8 +21,9 @@ typedef struct ScanCost
 								 * reads: was it slow? */
 	int			nprobes;		/* measured reads so far */
 	int			steps_to_probe; /* if this is 1 or less, a read is measured at
-								 * the next step; after PROBES_AT_FIRST reads,
-								 * at the next at which the scan may wait */
+								 * the next step or, after PROBES_AT_FIRST
+								 * reads, at the next step at which the scan
+								 * may wait */
 	instr_time	began;			/* when the scan joined others; each pause
 								 * moves this forward by its length */
 	instr_time	paused;			/* when its present pause began; or zero */
@@ -41,7 +42,7 @@ typedef struct ScanCost
 
 extern void cost_begin(ScanCost *cost, int64 position);
 extern void cost_probe(ScanCost *cost, Relation rel, BlockNumber block);
-extern bool cost_of_reads_counts(const ScanCost *cost);
+extern bool cost_reads_are_expensive(const ScanCost *cost);
 extern uint32 cost_take_pace(ScanCost *cost, int64 position);
 extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
 extern bool cost_may_wait(const ScanCost *cost);

@@ -18,12 +18,13 @@
  * a new library in one cluster never use the same segment.  Each part is made
  * by the first process that needs it.
  *
- * A user's query never fails because shared memory can't be had.  If a
- * function may fail for that reason while a query runs, it is called through
- * shared_try().  At the first failure, shared_try() warns, and from then on
- * calls no function in this session.  What the session has attached to stays
- * in use.  If only the segment of its live rings can't be made, the session
- * just does not show them for a while: see shared_try_segment().
+ * No query fails because shared memory can't be had, unless it calls a
+ * function of ours that reads or resets what is there.  Everything else that
+ * may fail for that reason while a query runs is called through shared_try().
+ * At the first failure, shared_try() warns, and from then on calls no function
+ * in this session.  What the session has attached to stays in use.  If only
+ * the segment of its live rings can't be made, the session just does not show
+ * them for a while: see shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -345,9 +346,11 @@ error_of_call(void (*function) (void *arg), void *arg)
  * If it fails, all LWLocks are released, so the caller must not hold any.  The
  * executor holds none when it asks a node for a row, and a read stream holds
  * none when it asks for a block.  But the caller of the executor may hold one:
- * an index locks a page while it calls a support function, which may run a
- * query.  In this case the function is not called, so the scans of that query
- * are not counted.
+ * in 17 and 18, an index holds the LWLock of a page while it calls a support
+ * function, which may run a query.  In this case the function is not called.
+ * (In 19 neither, because the lock of a page holds off interrupts, too.)  So
+ * the rings of that query may not be shown, and its counts go into shared
+ * memory later.
  */
 static inline bool
 may_try(void)
@@ -366,7 +369,9 @@ may_try(void)
  * error_of_call() and shared_attach().
  *
  * This is also called while a transaction is aborted.  At that time interrupts
- * are held off, and they must still be held off after an error.
+ * are held off, and they must still be held off after an error.  If the
+ * transaction is aborted because of an error that has not been reported yet,
+ * an error here loses the message of the first one.
  */
 bool
 shared_try(void (*function) (void *arg), void *arg)
@@ -384,7 +389,7 @@ shared_try(void (*function) (void *arg), void *arg)
 	HOLD_INTERRUPTS();			/* the caller may not be able to take an error */
 	ereport(IsParallelWorker() ? DEBUG1 : WARNING,
 			(errcode(error->sqlerrcode),
-			 errmsg("pg_ringctl neither counts nor shows the scans of this session any more"),
+			 errmsg("pg_ringctl does not count the scans of this session any more, and may not show them"),
 			 errdetail_internal("%s", error->message)));
 	RESUME_INTERRUPTS();
 	FreeErrorData(error);

@@ -9,7 +9,7 @@
  *	          written: the last number that was taken
  *	             |
  *	  +---+---+--v+---+---+---+---+
- *	  | 7 | 8 | 9 | 3 | 4 | 5 | 6 |    number: 1, 2, 3 ...; 0 while it changes
+ *	  | 7 | 8 | 9 | 3 | 4 | 5 | 6 |    number: 1, 2, 3 ...; 0: being written
  *	  +---+---+---+---+---+---+---+
  *
  * When a buffer escapes from a scan's ring, the scan must not wait for readers

@@ -68,7 +68,10 @@
 #define MAX_SLOTS		4096
 #endif
 
-/* A segment that was not used for this number of seconds is given back. */
+/*
+ * A segment that was not used for this number of seconds is given back at the
+ * end of a transaction.
+ */
 #define KEEP_FOR_S		1
 
 /* Seconds until the next attempt, if dsm_create() has failed. */
@@ -365,7 +368,7 @@ count_not_shown(void)
  *		thousands of slots may use a few only.  The caller must give the ring
  *		back with live_leave().
  *
- * If there is no room for others to see the ring or its slots, sets
+ * If the segment can't be made, or has no room for the ring or its slots, sets
  * *not_shown, and counts the ring unless *not_shown was set before.  Raises an
  * error only if private memory can't be allocated, or if the query is
  * cancelled while the segment is made.

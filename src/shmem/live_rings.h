@@ -34,8 +34,8 @@ typedef struct LiveView
 	int			pid;
 	LiveInfo	info;
 	RingPublic	public;
-	RingSlot   *slots;			/* public.nbuffers slots; NULL if there are
-								 * none, or the caller wants none */
+	RingSlot   *slots;			/* public.nbuffers slots; NULL if none are
+								 * shown, or the caller wants none */
 } LiveView;
 
 extern void live_attach(void);

@@ -13,8 +13,8 @@
  *	      |      +-- blocks_done: written by the process and its workers
  *	      +--------- the rest: written by the process that runs the command
  *
- * A lock protects the places, except for blocks_done, to which the processes
- * add without the lock.  All else is changed only a few times in a command.
+ * A lock protects the places, except for blocks_done, which changes most
+ * often: the processes add to it without the lock.
  *
  * If there is no shared memory, the command runs, and shows no progress.
  *

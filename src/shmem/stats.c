@@ -18,12 +18,13 @@
  * until the backend exits or reads the statistics itself.
  *
  * A transaction that is aborted flushes by the same rules.  The readers of a
- * failed query end after the abort, when memory must not be allocated.  So the
- * pending entry and the row are made when the backend begins to read a
+ * failed query end later in the abort, when memory must not be allocated.  So
+ * the pending entry and the row are made when the backend begins to read a
  * relation for the first time.  If the row has been removed since then, the
- * counts stay pending.  If a flush is due, such a reader flushes only its own
- * counts; those of readers that have ended earlier wait for a later
- * transaction.
+ * counts stay pending.  If a flush is due when a reader of a failed query
+ * ends, only this reader's counts are flushed; those of readers that have
+ * ended earlier wait for a later transaction, or for the end of this one if
+ * only a subtransaction is aborted.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
@@ -372,9 +373,8 @@ is_due(void)
 
 /*
  * Flush at the end of a transaction.  If there are too many entries, remove
- * all of them.  Then counts that could not be flushed are lost.  If the
- * transaction aborts, its readers end after this, and their counts are lost,
- * too.
+ * all of them.  This loses the counts that could not be flushed and, if the
+ * transaction aborts, those of its readers, because they end after this.
  *
  * If the process exits, do nothing: at_exit() will flush.  An error would be
  * fatal now, and the transaction's locks would never be released.
@@ -496,8 +496,8 @@ stats_prepare(ReaderKind kind, Oid relid)
 
 /*
  * stats_add
- *		Add the counts of a reader to what is pending.  Allocates no memory.
- *		Does nothing if stats_prepare() was not called for the reader.
+ *		Add the counts of a reader to what is pending, without allocating
+ *		memory.  Does nothing if stats_prepare() was not called for the reader.
  */
 void
 stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
@@ -516,8 +516,9 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 
 	/*
 	 * If the transaction is being aborted, at_end_of_transaction() came
-	 * before.  A query over many partitions has many readers, so flush only
-	 * the counts of this one.  If the process exits, at_exit() will flush.
+	 * before; if only a subtransaction is, it is still to come.  A query over
+	 * many partitions has many readers, so flush only the counts of this one.
+	 * If the process exits, at_exit() will flush.
 	 */
 	if (!IsTransactionState() && !proc_exit_inprogress && rows != NULL && is_due())
 		shared_try(flush_aborted, entry);

@@ -25,9 +25,9 @@ PG_FUNCTION_INFO_V1(pg_ringctl_drop_all_policies);
 PG_FUNCTION_INFO_V1(pg_ringctl_parse_policy);
 
 /*
- * The value of an argument that may be text, an integer or a boolean, as text;
- * NULL if it is null.  Raises an error (42804) if the argument has another
- * type.  name: what the error calls the argument.
+ * The value, as text, of an argument that may be text, an integer or a
+ * boolean; NULL if the argument is null.  Raises an error (42804) if the
+ * argument has another type.  name: what the error calls the argument.
  */
 static char *
 get_setting(FunctionCallInfo fcinfo, int argno, const char *name)

@@ -5,10 +5,11 @@
  *	  and which relations have pages in the pool.  Evict buffers that have
  *	  escaped.
  *
- * Every buffer is in one of these states:
+ * Every buffer is in the first of these states that applies:
  *
- *	    in a ring    a live ring has the buffer in a slot, and the buffer still
- *	                 has the page that the slot names
+ *	    in a ring    a ring that is shown (see live_rings.c) has the buffer in
+ *	                 a slot, and the buffer still has the page that the slot
+ *	                 names
  *	    escaped      it has escaped (see the log), and still has the same page
  *	    other        neither of these; it may be free
  *
@@ -77,23 +78,24 @@ typedef struct RelationBuffers
 } RelationBuffers;
 
 /*
- * What a glyph of the map stands for.  If the buffer has no page, the last one
- * is used; otherwise the first one that applies.
+ * The states of a buffer that the map shows, each with a glyph of its own.  A
+ * buffer without a page is in the last state, any other buffer in the first
+ * one that applies.
  */
-typedef enum Glyph
+typedef enum BufferState
 {
-	GLYPH_RING,
-	GLYPH_ESCAPED,
-	GLYPH_RELATION,
-	GLYPH_DIRTY,
-	GLYPH_OTHER,
-	GLYPH_FREE,
-} Glyph;
+	BUFFER_STATE_RING,
+	BUFFER_STATE_ESCAPED,
+	BUFFER_STATE_RELATION,
+	BUFFER_STATE_DIRTY,
+	BUFFER_STATE_OTHER,
+	BUFFER_STATE_FREE,
+} BufferState;
 
-#define NUM_GLYPHS			(GLYPH_FREE + 1)
+#define NUM_BUFFER_STATES	(BUFFER_STATE_FREE + 1)
 
-static const char glyphs[NUM_GLYPHS] = {'R', 'E', '#', 'd', 'o', '.'};
-static const char *const glyph_names[NUM_GLYPHS] = {
+static const char glyphs[NUM_BUFFER_STATES] = {'R', 'E', '#', 'd', 'o', '.'};
+static const char *const state_names[NUM_BUFFER_STATES] = {
 	"in a ring", "escaped", "this relation", "other, dirty", "other", "free"
 };
 
@@ -160,7 +162,10 @@ find_escaped(uint8 **marks, Escape **escaped)
 	*marks = palloc_extended(NBuffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	mark_rings(*marks);
 
-	/* The newest entries come first; skip older ones, and those in rings. */
+	/*
+	 * The newest entries come first.  Skip older entries of the same buffer,
+	 * and entries of buffers that are in rings.
+	 */
 	nlogged = escapes_read(escaped);
 	for (int i = 0; i < nlogged; i++)
 	{
@@ -233,9 +238,10 @@ pg_ringctl_escapes(PG_FUNCTION_ARGS)
 }
 
 /*
- * Evict a buffer that has escaped, unless it was adopted, or a process pins it
- * or has used it again.  Returns whether it was evicted.  *flushed, which must
- * be false, is set to true if its page was written.
+ * Evict a buffer that has escaped, unless it was adopted, a process pins it,
+ * or its usage count says that it was used again.  Returns whether it was
+ * evicted.  *flushed, which must be false, is set to true if its page was
+ * written.
  *
  * If the buffer gets another page just before the eviction, that page is
  * evicted instead.  That does no harm: it can be read again.
@@ -446,22 +452,22 @@ is_of(const BufferTag *tag, const Locators *relation)
 				   compare_locators) != NULL;
 }
 
-/* Which glyph stands for the buffer in the map?  relation may be NULL. */
-static Glyph
-glyph_of(Buffer buffer, uint8 mark, const Locators *relation)
+/* In which of these states is the buffer?  relation may be NULL. */
+static BufferState
+state_of(Buffer buffer, uint8 mark, const Locators *relation)
 {
 	Header		header;
 
 	read_header(buffer, &header);
 	if (!header.used)
-		return GLYPH_FREE;
+		return BUFFER_STATE_FREE;
 	if (mark & BUFFER_IN_RING)
-		return GLYPH_RING;
+		return BUFFER_STATE_RING;
 	if (mark & BUFFER_ESCAPED)
-		return GLYPH_ESCAPED;
+		return BUFFER_STATE_ESCAPED;
 	if (relation && is_of(&header.tag, relation))
-		return GLYPH_RELATION;
-	return header.dirty ? GLYPH_DIRTY : GLYPH_OTHER;
+		return BUFFER_STATE_RELATION;
+	return header.dirty ? BUFFER_STATE_DIRTY : BUFFER_STATE_OTHER;
 }
 
 static void
@@ -473,7 +479,7 @@ put_line(ReturnSetInfo *rsinfo, const char *line)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Draw the map, and count the buffers that each glyph stands for. */
+/* Draw the map, and count the buffers in each state. */
 static void
 draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 		 const Locators *relation, int64 *totals)
@@ -484,18 +490,18 @@ draw_map(ReturnSetInfo *rsinfo, int width, int per_glyph, const uint8 *marks,
 	initStringInfo(&line);
 	while (buffer <= NBuffers)
 	{
-		int			counts[NUM_GLYPHS] = {0};
+		int			counts[NUM_BUFFER_STATES] = {0};
 		int			most = 0;
 
 		for (int i = 0; i < per_glyph && buffer <= NBuffers; i++, buffer++)
 		{
-			Glyph		glyph = glyph_of(buffer, marks[buffer - 1], relation);
+			BufferState state = state_of(buffer, marks[buffer - 1], relation);
 
 			CHECK_FOR_INTERRUPTS();
-			counts[glyph]++;
-			totals[glyph]++;
+			counts[state]++;
+			totals[state]++;
 		}
-		for (int i = 1; i < NUM_GLYPHS; i++)
+		for (int i = 1; i < NUM_BUFFER_STATES; i++)
 			if (counts[i] > counts[most])
 				most = i;
 		appendStringInfoChar(&line, glyphs[most]);
@@ -519,7 +525,7 @@ map(FunctionCallInfo fcinfo, int width, const Locators *relation)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int			per_glyph = (NBuffers - 1) / (width * MAP_HEIGHT) + 1;
-	int64		totals[NUM_GLYPHS] = {0};
+	int64		totals[NUM_BUFFER_STATES] = {0};
 	uint8	   *marks;
 	Escape	   *escaped;
 
@@ -530,11 +536,11 @@ map(FunctionCallInfo fcinfo, int width, const Locators *relation)
 	put_line(rsinfo, "");
 	put_line(rsinfo, per_glyph == 1 ? "each glyph is one buffer" :
 			 psprintf("each glyph is the most frequent state of %d buffers", per_glyph));
-	for (int i = 0; i < NUM_GLYPHS; i++)
+	for (int i = 0; i < NUM_BUFFER_STATES; i++)
 	{
-		if (i == GLYPH_RELATION && relation == NULL)
+		if (i == BUFFER_STATE_RELATION && relation == NULL)
 			continue;
-		put_line(rsinfo, psprintf("%c  %-14s %10lld  %5.1f %%", glyphs[i], glyph_names[i],
+		put_line(rsinfo, psprintf("%c  %-14s %10lld  %5.1f %%", glyphs[i], state_names[i],
 								  (long long) totals[i],
 								  100.0 * totals[i] / NBuffers));
 	}

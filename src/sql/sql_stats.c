@@ -79,7 +79,8 @@ pg_ringctl_stats(PG_FUNCTION_ARGS)
  *
  * Returns how many rows of counters there are, how many were removed because
  * there was no room, how many entries of the log of escapes were dropped, how
- * many rings could not be shown, and when all counters were last reset.
+ * many rings could not be shown, or not with their slots, and when all
+ * counters were last reset.
  */
 Datum
 pg_ringctl_stats_info(PG_FUNCTION_ARGS)
@@ -109,10 +110,10 @@ notice_nothing_reset(Oid datid, Oid relid)
 	ereport(NOTICE,
 			(errmsg("there are no statistics to reset"),
 			 !OidIsValid(datid) ?
-			 errdetail("Nothing was counted for a relation with OID %u.", relid) :
+			 errdetail("There is no row for a relation with OID %u.", relid) :
 			 !OidIsValid(relid) ?
-			 errdetail("Nothing was counted in a database with OID %u.", datid) :
-			 errdetail("Nothing was counted for a relation with OID %u in a database with OID %u.",
+			 errdetail("There is no row for a database with OID %u.", datid) :
+			 errdetail("There is no row for a relation with OID %u in a database with OID %u.",
 					   relid, datid)));
 }
 
