@@ -645,8 +645,8 @@ RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- The parser chooses this function if scan_ring is given, and it knows the type of neither size, as for parameters of a
--- prepared statement.
+-- The parser chooses this function if scan_ring is given, and if the sizes are text or of unknown type, such as
+-- parameters of a prepared statement.
 CREATE FUNCTION pg_ringctl_set_policy(
     relation regclass,
     scan_ring text,

@@ -19,7 +19,8 @@ typedef enum RingSource
 	SOURCE_SERVER,				/* the ring is the server's own */
 	SOURCE_POLICY,				/* policy of the relation, or of an ancestor */
 	SOURCE_PARAMETER,			/* pg_ringctl.scan_ring */
-	SOURCE_CHOSEN,				/* the ring sizes itself */
+	SOURCE_CHOSEN,				/* ours: the ring sizes itself, or is the
+								 * small one for TOAST values */
 	SOURCE_ARGUMENT,			/* argument of a function */
 	SOURCE_MAX_RING,			/* one of the above, limited by max_ring or by
 								 * half of the pool */

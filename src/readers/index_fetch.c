@@ -16,7 +16,7 @@
  *	          blocks: A B C B D E   +-- being read  +-- asked for next
  *
  * The idea is that of the thread "index prefetching" on pgsql-hackers; there
- * the index access method itself reads ahead.
+ * the server itself reads ahead.
  *
  * Where our code comes in: an index scan calls the table access method through
  * the IndexFetchTableData that it has begun.  We put a larger one in its

@@ -6,7 +6,7 @@
  * First the parts of the table are listed (prewarm_parts.c).  Then one part
  * after another is opened, read by the leader and its workers
  * (prewarm_workers.c), and closed.  Each part is locked only while it is
- * listed, measured, or read.
+ * listed, measured, or read.  While an index is locked, so is its table.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

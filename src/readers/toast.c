@@ -228,10 +228,11 @@ remember(const ToastReader *toast, BlockNumber block)
 /*
  * Is this block to be read without the ring?  It is if the reader's ring has
  * read it MOST_RING_READS times, and has given its buffer to another block
- * since then.  It also is if the ring has read it more often: then it was once
- * lost before the ring reused its buffer.  At most SERVER_THRESHOLD reads
- * bypass the ring for this reason.  After that the ring is tight, even if a
- * query fetches all its values many times.
+ * since then.  The answer is also yes if the ring has read the block more
+ * often: then the block was once lost although the ring had not reused its
+ * buffer.  At most SERVER_THRESHOLD reads bypass the ring for this reason.
+ * After that the ring is tight, even if a query fetches all its values many
+ * times.
  */
 static bool
 is_wanted_again(const ToastReader *toast, BlockNumber block)

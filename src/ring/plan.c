@@ -370,7 +370,12 @@ set_options(Relation rel, const Choice *choice, bool maintenance, RingOptions *o
 		add_flush_room(options);
 	}
 	if (options->nbuffers > 0)
+	{
+		/* if the relation fits into the ring, max_ring is not the limit */
+		if (choice->why.nblocks <= (BlockNumber) options->capacity)
+			options->source = choice->source;
 		plan_cap_to_relation(options, choice->why.nblocks);
+	}
 }
 
 /*

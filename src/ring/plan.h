@@ -27,8 +27,9 @@
 typedef struct PlanReasons
 {
 	ScanMode	mode;			/* what is done to scans */
-	BlockNumber nblocks;		/* size of the relation, or, for a bitmap heap
-								 * scan, number of blocks expected */
+	BlockNumber nblocks;		/* size of the relation; or, to say why a
+								 * bitmap heap scan gets no ring, number of
+								 * blocks expected */
 	int			threshold;		/* larger relations use a ring */
 	bool		threshold_is_set;	/* by a parameter or policy; if not, the
 									 * threshold is a quarter of the pool, or

@@ -77,7 +77,7 @@ setter_in_words(Oid relid, const char *name)
 					relname ? quote_identifier(relname) : "a dropped relation");
 }
 
-/* Was a size asked for, and is the ring as large as the relation? */
+/* Was the ring's size asked for, and does the relation fit into the ring? */
 static bool
 is_cut_to_relation(const RingOptions *options, const PlanReasons *reasons)
 {

@@ -326,9 +326,9 @@ count_only(Ring *ring, BlockNumber block)
 }
 
 /*
- * The stream asks for this block.  Has an earlier call looked at all slots
- * that may be taken before the next call, and found nothing to do, and has
- * nothing been read since?  If so, the block only has to be counted: see
+ * The stream asks for this block.  Has an earlier call tended all slots that
+ * may be taken before the next call, or found them reusable as they are, and
+ * has nothing been read since?  If so, the block only has to be counted: see
  * calls_to_skip() in tend.c.
  */
 static inline bool

@@ -364,8 +364,9 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 }
 
 /*
- * The slot of a page with this slot_lsn() will be taken soon.  If WAL may have
- * to be flushed for the page, note that for ring_announce_wal().
+ * The slot of a page with this slot_lsn() will be taken soon.  If the page is
+ * dirty and its relation is logged, note that for ring_announce_wal().  Note
+ * it even if the page's WAL is flushed: the reader may still dirty pages.
  */
 static inline void
 note_dirty(Ring *ring, XLogRecPtr lsn)

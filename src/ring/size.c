@@ -112,11 +112,12 @@ ring_add_wait_time(Ring *ring, int64 microseconds)
  *
  * 1. the blocks that the stream has asked for and the reader has not got yet:
  *	  they are pinned, or being read, or pending;
- * 2. one more read, for three reasons: blocks that are counted as pending may
- *	  have been found in pinned buffers (see count_pending()), and tending
- *	  needs an unpinned slot for each of them all the same; other scans may pin
- *	  buffers; and the last read's blocks should stay while the next ones are
- *	  read, because small queries start at one of them (see report_location());
+ * 2. one more read, for three reasons: a block that is counted as pending may
+ *	  be pinned in this ring, because the stream has found it there
+ *	  (count_pending() can't see that), and tending needs an unpinned slot for
+ *	  it all the same; other scans may pin buffers; and the last read's blocks
+ *	  should stay while the next ones are read, because small queries start at
+ *	  one of them (see report_location());
  * 3. the headroom;
  * 4. the room for dirty pages.
  *
@@ -367,10 +368,10 @@ ring_grow_past_pinned(Ring *ring)
 /*
  * ring_make_flush_room
  *		WAL would have to be flushed for the next slots.  From now on the ring
- *		needs room for a batch of dirty pages.  If it has fewer slots than it
- *		needs, by as many as a read takes or more, let it grow instead, so that
- *		one flush serves many pages later: the new slots are taken next.
- *		Returns whether the ring has grown.
+ *		needs room for a batch of dirty pages.  If it lacks at least as many
+ *		slots as a read takes, let it grow instead: the new slots are taken
+ *		next, and one later flush serves many pages.  Returns whether the ring
+ *		has grown.
  */
 bool
 ring_make_flush_room(Ring *ring)

@@ -40,9 +40,9 @@
  * comes.  If so, slots are looked at again after as many calls as a read has
  * blocks.)  If slots may be pinned at any time (see calls_to_skip()), no call
  * is skipped: each call tends the slots that the pending blocks will take and
- * that no earlier call has tended.  It tends all slots that the pending blocks
- * will take if these blocks make a full read, if a block was found in shared
- * buffers since the last call, or if the stream may find own blocks.
+ * that no earlier call has tended.  If these blocks make a full read, if a
+ * block was found in shared buffers since the last call, or if the stream may
+ * find own blocks, the call tends all slots that the pending blocks will take.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
  * scan that sets hint bits dirties every page; if checksums are on, it also

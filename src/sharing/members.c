@@ -318,10 +318,11 @@ members_unlock(void)
 }
 
 /*
- * Does the relation of this member have two scans that run?  A scan runs if
- * its last step was in the second "second", in the one before, or in a later
- * one.  (It may be in a later one because the clock was read earlier.)  If the
- * member is not the relation's first one in the array, the result is false.
+ * Does the relation of this member have two scans that run?  second: the
+ * present time, see members_second().  A scan runs if it made its last step in
+ * that second, in the one before, or in a later one.  (It may be in a later
+ * one because the clock was read earlier.)  If the member is not the
+ * relation's first one in the array, the result is false.
  */
 static bool
 two_scans_run(Member *first, uint32 second)

@@ -26,9 +26,10 @@
  *	  begins.
  * B. Until a scan has measured that reads are expensive (sharing_cost.c), it
  *	  keeps no pages for other scans and does not wait for them.
- * C. A scan waits for a scan that is too far behind only as long as the wait
- *	  costs it less time than it would lose if that scan read all blocks
- *	  itself.  The length of a wait for a leader (H) is limited by F only.
+ * C. If the scan that is too far behind read all blocks itself, its reads
+ *	  would slow this scan down.  A scan waits for such a scan only if, by an
+ *	  estimate, the wait costs it less time than that (sharing_cost.c, C).  The
+ *	  length of a wait for a leader (H) is limited by F only.
  * D. A scan never waits for a scan of the same process or lock group (a
  *	  self-join, a leader and its workers).  Nor does it wait for a scan whose
  *	  process is in a wait of the class Client, Lock, IPC (except BufferIo),

@@ -26,8 +26,8 @@ typedef struct ShareState
 	bool		wait;			/* does it pay to call share_nap()? */
 	bool		scan_fell_behind;	/* has another scan just fallen too far
 									 * behind? */
-	int64		blocks_to_keep; /* how many blocks the last of the scans that
-								 * share reads is behind this one; the ring
+	int64		blocks_to_keep; /* number of blocks from the last of the scans
+								 * that share reads up to this scan; the ring
 								 * must keep these blocks */
 } ShareState;
 

@@ -22,9 +22,11 @@
  * function of ours that reads or resets what is there.  Everything else that
  * may fail for that reason while a query runs is called through shared_try().
  * At the first failure, shared_try() warns, and from then on calls no function
- * in this session.  What the session has attached to stays in use.  If only
- * the segment of its live rings can't be made, the session just does not show
- * them for a while: see shared_try_segment().
+ * in this session.  So it counts nothing more.  But what works without
+ * shared_try() goes on, if the session has attached to it: its live rings, the
+ * log of escapes, and the sharing of scans.  If only the segment of its live
+ * rings can't be made, the session just does not show them for a while: see
+ * shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -347,10 +349,10 @@ error_of_call(void (*function) (void *arg), void *arg)
  * executor holds none when it asks a node for a row, and a read stream holds
  * none when it asks for a block.  But the caller of the executor may hold one:
  * in 17 and 18, an index holds the LWLock of a page while it calls a support
- * function, which may run a query.  In this case the function is not called.
- * (In 19 neither, because the lock of a page holds off interrupts, too.)  So
- * the rings of that query may not be shown, and its counts go into shared
- * memory later.
+ * function, which may run a query.  In this case the answer is no, because an
+ * LWLock holds off interrupts.  (In 19 the answer is no, too: the lock of a
+ * page is no LWLock there, but it also holds off interrupts.)  So the rings of
+ * that query may not be shown, and its counts go into shared memory later.
  */
 static inline bool
 may_try(void)

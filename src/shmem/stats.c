@@ -274,7 +274,7 @@ add_counters(StatsCounters *sum, const StatsCounters *counters)
 	sum->workers += counters->workers;
 	ring_add_counts(&sum->ring, &counters->ring);
 	sum->elapsed_ms += counters->elapsed_ms;
-	if (counters->ring_buffers > 0) /* not if a scan is only counted */
+	if (counters->ring_buffers > 0) /* 0: the scan had no reader here */
 		sum->ring_buffers = counters->ring_buffers;
 	sum->ring_buffers_max = Max(sum->ring_buffers_max, counters->ring_buffers_max);
 	sum->last_scan = Max(sum->last_scan, counters->last_scan);

@@ -266,7 +266,7 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 	else if (!es->analyze ||
 			 (options.source == SOURCE_SERVER && param_mode == MODE_CONTROL))
 	{
-		/* whatever it is expected to read, the ring is one for the relation */
+		/* a bitmap scan's ring is planned for the whole relation */
 		if (IsA(ps, BitmapHeapScanState))
 			plan_for_scan(rel, RelationGetNumberOfBlocks(rel), plan_mode(),
 						  &options, &reasons);
@@ -280,8 +280,9 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 }
 
 /*
- * The heading of what is printed about the node: its ring, or what it has read
- * ahead.
+ * The name of the group of what is printed about the node.  For an index scan
+ * that may read ahead it is "Read Ahead", even if the scan has a ring, too.
+ * In text, only print_none() prints this name.
  */
 static const char *
 group_name(const PlanState *ps)
