@@ -82,7 +82,7 @@ static bool
 is_cut_to_relation(const RingOptions *options, const PlanReasons *reasons)
 {
 	return (options->source == SOURCE_POLICY || options->source == SOURCE_PARAMETER) &&
-		options->nbuffers > 0 && options->nbuffers >= reasons->nblocks;
+		options->nbuffers > 0 && (BlockNumber) options->nbuffers >= reasons->nblocks;
 }
 
 /*
