@@ -114,12 +114,13 @@ split_label(const char *label, PolicyTexts *settings, bool strict)
 		if (value != NULL)
 		{
 			*value++ = '\0';
-			setting = setting_number(trim(item));
+			item = trim(item);
+			setting = setting_number(item);
 		}
 		if (setting >= 0 && settings->values[setting] == NULL)
 			settings->values[setting] = trim(value);
 		else if (strict)
-			malformed(label, setting < 0 ? whole : trim(item), setting >= 0);
+			malformed(label, setting < 0 ? whole : item, setting >= 0);
 	}
 }
 

@@ -22,11 +22,11 @@
  * function of ours that reads or resets what is there.  Everything else that
  * may fail for that reason while a query runs is called through shared_try().
  * At the first failure, shared_try() warns, and from then on calls no function
- * in this session.  So it counts nothing more.  But what works without
- * shared_try() goes on, if the session has attached to it: its live rings, the
- * log of escapes, and the sharing of scans.  If only the segment of its live
- * rings can't be made, the session just does not show them for a while: see
- * shared_try_segment().
+ * in this session.  So the session counts nothing more.  If it has attached to
+ * the log of escapes and to the sharing of scans, these go on.  Its live rings
+ * are shown as long as it keeps the segment that it has; it can't make another
+ * one.  If only the segment of its live rings can't be made, the session just
+ * does not show them for a while: see shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
