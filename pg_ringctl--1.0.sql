@@ -248,7 +248,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_stats_reset(oid, oid) IS
-'reset the statistics of a relation, of a database, or all (0 stands for any); give datid, too, because relations of different databases may have the same OID';
+'reset the statistics of a relation, of a database, or all (0 stands for any); for a relation give datid as well as relid, because relations of different databases may have the same OID';
 
 --
 -- live rings

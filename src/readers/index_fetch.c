@@ -33,8 +33,8 @@
  * nothing but this one scan is touched, and relcache entries are left alone.
  *
  * A. Nothing is read ahead until the pass has missed index_read_ahead_after
- *	  heap pages.  So a short scan, and one whose pages are cached, costs what
- *	  it cost before.
+ *	  heap pages.  So a short scan, and one whose pages are cached, costs
+ *	  hardly more than before.
  * B. Each leaf page has a stream of its own.  The first stream begins to look
  *	  ahead with one block, as streams do.  The following ones begin with the
  *	  blocks of a full read, because no stream can be told to begin at the

@@ -31,11 +31,12 @@
  *		Allocate what the ring remembers of the blocks that were asked for,
  *		before its first stream, or series of reads, over this relation begins.
  *
- * A stream may look ahead farther than that: in 17 if its access is random,
- * and a later stream if the user has changed a parameter meanwhile.  But only
- * prewarms and index scans have such streams.  Of the blocks that they ask for,
- * only the pending ones are looked up, and these are never more than
- * MAX_IO_COMBINE_LIMIT.
+ * The ring remembers as many blocks as a stream with sequential access can
+ * look ahead now, and some more.  A stream may look ahead farther than that:
+ * in 17 if its access is random, and a later stream if the user has changed a
+ * parameter meanwhile.  But only prewarms and index scans have such streams.
+ * Of the blocks that they ask for, only the pending ones are looked up, and
+ * these are never more than MAX_IO_COMBINE_LIMIT.
  */
 void
 ring_allocate_history(Ring *ring, Relation rel)

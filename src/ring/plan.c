@@ -76,7 +76,7 @@ typedef struct ScanParams
 
 /*
  * The values for scans of this relation.  *why gets the relations whose
- * policies have set them.
+ * policies have set scan_ring and scan_threshold.
  */
 static ScanParams
 params_for_scan(Oid relid, PlanReasons *why)

@@ -3,9 +3,10 @@
  * plan_words.c
  *	  Say in words which ring a scan of a relation gets, and why.
  *
- * plan.c decides, and fills in what led to the decision (PlanReasons).  The
- * sentences are made here, for EXPLAIN, the views and the functions that users
- * call.
+ * plan.c decides, and fills in what led to the decision (PlanReasons).  This
+ * file puts it into words: sentences for EXPLAIN and for the functions that
+ * users call, and one word for the source of a ring's size, which the views
+ * show, too.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

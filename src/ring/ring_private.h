@@ -366,7 +366,8 @@ slot_lsn(const Ring *ring, int slot, compat_buf_state state)
 /*
  * The slot of a page with this slot_lsn() will be taken soon.  If the page is
  * dirty and its relation is logged, note that for ring_announce_wal().  Note
- * it even if the page's WAL is flushed: the reader may still dirty pages.
+ * it even if the page's WAL is flushed: the page shows that the reader dirties
+ * pages, and the WAL of those that it dirties now is still to be flushed.
  */
 static inline void
 note_dirty(Ring *ring, XLogRecPtr lsn)

@@ -31,9 +31,9 @@ typedef struct Member
 	ProcNumber	lock_group;		/* the lock group's leader; if there is no
 								 * group, the same as proc */
 	bool		parallel;		/* one of the processes of a parallel scan */
-	pg_atomic_uint32 shared;	/* has the relation other scans than this one
-								 * and its siblings?  Changes under the lock,
-								 * but is read without it */
+	pg_atomic_uint32 shared;	/* does the relation have scans other than
+								 * this one and its siblings?  Changes under
+								 * the lock, but is read without it */
 	/* the following change without the lock */
 	pg_atomic_uint64 position;	/* of the block that the scan gets next */
 	pg_atomic_uint64 asked;		/* position of the block that the scan asks

@@ -35,7 +35,8 @@
  *	  process is in a wait of the class Client, Lock, IPC (except BufferIo),
  *	  Timeout (except SpinDelay), Activity or Extension.  A scan that was seen
  *	  waiting for one of these, except in share_nap(), does not wait for other
- *	  scans at all: we can't tell how long its process has waited for reads.
+ *	  scans at all: the estimate takes all time in which the process had no
+ *	  processor for time spent on reads, which is wrong for such a scan.
  * E. The processes of a parallel scan divide its blocks.  They keep pages for
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of

@@ -22,9 +22,9 @@
  * the pending entry and the row are made when the backend begins to read a
  * relation for the first time.  If the row has been removed since then, the
  * counts stay pending.  If a flush is due when a reader of a failed query
- * ends, only this reader's counts are flushed; those of readers that have
- * ended earlier wait for a later transaction, or for the end of this one if
- * only a subtransaction is aborted.
+ * ends, only what is pending for its relation and kind is flushed; the other
+ * counts wait for a later transaction, or for the end of this one if only a
+ * subtransaction is aborted.
  *
  * There are at most max_entries rows, and no more than fit into half of
  * shared_room().  If there is no room for a row, the 5 % of the rows that were
@@ -517,8 +517,8 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 	/*
 	 * If the transaction is being aborted, at_end_of_transaction() came
 	 * before; if only a subtransaction is, it is still to come.  A query over
-	 * many partitions has many readers, so flush only the counts of this one.
-	 * If the process exits, at_exit() will flush.
+	 * many partitions has many readers, so flush only this reader's entry.  If
+	 * the process exits, at_exit() will flush.
 	 */
 	if (!IsTransactionState() && !proc_exit_inprogress && rows != NULL && is_due())
 		shared_try(flush_aborted, entry);
