@@ -5,26 +5,8 @@
  *
  * Big scans read through buffer access strategies, which are private rings of
  * shared buffers.  pg_ringctl makes these rings visible, controllable and
- * tight.  These are the files and folders of src/, from the bottom up; see
- * docs/architecture.md for how they depend on each other:
- *
- *	  src/compat.h      every difference between server majors
- *	  src/params.h      the configuration parameters
- *	  src/ring_types.h  what all folders know of a ring
- *	  src/common/       arguments and relations that users name, the rows that
- *						users get, and the routine that we put in the place of
- *						heap's
- *	  src/policies/     policies of relations, kept as security labels
- *	  src/shmem/        shared memory: statistics, live rings, the log of
- *						escapes, the kill switch, progress
- *	  src/ring/         which ring a scan gets; and how a ring is watched,
- *						tended, sized and lent
- *	  src/sharing/      scans of one relation share their reads
- *	  src/readers/      what reads a relation: sequential, TID range, bitmap
- *						heap and index scans, COPY TO, index builds, fetches
- *						of TOAST values, prewarm with its workers; and the
- *						rings of bulk loads
- *	  src/sql/          what users call, and EXPLAIN
+ * tight.  docs/architecture.md describes the folders and files of src/, and
+ * how they depend on each other.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

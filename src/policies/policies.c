@@ -312,7 +312,7 @@ search_policy(Oid relid, int generation, RelationPolicy *policy)
 	{
 		PolicyTexts settings;
 
-		policy_split(label, &settings);
+		policy_split(label, &settings, false);
 		memset(policy, 0, sizeof(RelationPolicy));
 		policy->relid = relid;
 		policy_read(&settings, policy);

@@ -93,18 +93,22 @@ malformed(const char *label, const char *item, bool twice)
 }
 
 /*
- * Split a label into its settings.  If there is anything else in the label,
- * raise an error if strict is true, or else ignore it.
+ * policy_split
+ *		Get the settings in a label, as they are written there; palloc'd.  If
+ *		the label is longer than any policy, it sets nothing.  If there is
+ *		anything else in the label, raises an error (22023) if strict is true,
+ *		or else ignores it.
  */
-static void
-split_label(const char *label, PolicyTexts *settings, bool strict)
+void
+policy_split(const char *label, PolicyTexts *settings, bool strict)
 {
-	char	   *rest = pstrdup(label);
+	char	   *rest;
 	char	   *item;
 
 	memset(settings, 0, sizeof(PolicyTexts));
-	if (*trim(pstrdup(label)) == '\0')
+	if (strlen(label) > MAX_LABEL || *trim(pstrdup(label)) == '\0')
 		return;					/* sets nothing */
+	rest = pstrdup(label);
 	while ((item = strsep(&rest, ",")) != NULL)
 	{
 		char	   *whole = trim(pstrdup(item));
@@ -122,17 +126,6 @@ split_label(const char *label, PolicyTexts *settings, bool strict)
 		else if (strict)
 			malformed(label, setting < 0 ? whole : item, setting >= 0);
 	}
-}
-
-/*
- * policy_split
- *		Get the settings in a label, as they are written there; palloc'd.
- *		Ignores what is not a setting.
- */
-void
-policy_split(const char *label, PolicyTexts *settings)
-{
-	split_label(label, settings, false);
 }
 
 static int
@@ -213,7 +206,7 @@ policy_check_label(const char *label)
 				 errmsg("invalid policy"),
 				 errdetail("It has %zu bytes; a policy has at most %d.",
 						   strlen(label), MAX_LABEL)));
-	split_label(label, &settings, true);
+	policy_split(label, &settings, true);
 	policy_check_settings(&settings);
 }
 

@@ -34,7 +34,7 @@ typedef struct PolicyTexts
 } PolicyTexts;
 
 extern const char *policy_setting_name(PolicySetting setting);
-extern void policy_split(const char *label, PolicyTexts *settings);
+extern void policy_split(const char *label, PolicyTexts *settings, bool strict);
 extern void policy_check_label(const char *label);
 extern void policy_check_settings(const PolicyTexts *settings);
 extern void policy_read(const PolicyTexts *settings, RelationPolicy *policy);

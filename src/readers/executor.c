@@ -533,7 +533,7 @@ executor_watch_runs(void)
 void
 executor_install_hooks(void)
 {
-	scan_init_readers();
+	query_init();
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = ringctl_ExecutorStart;

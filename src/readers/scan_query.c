@@ -19,6 +19,7 @@
 
 #include "common/hashfn.h"
 #include "readers/scan_query.h"
+#include "utils/memutils.h"
 
 struct QueryScans
 {
@@ -46,20 +47,20 @@ typedef struct QueryEntry
 #include "lib/simplehash.h"
 
 int			scan_nqueries = 0;
+MemoryContext scan_context = NULL;
 
 static queries_hash *queries = NULL;
-static MemoryContext query_context = NULL;
 
 /*
  * query_init
- *		Called once, when the library is loaded.  Queries are kept in this
- *		memory context.
+ *		Called once, when the library is loaded.
  */
 void
-query_init(MemoryContext context)
+query_init(void)
 {
-	query_context = context;
-	queries = queries_create(context, 4, NULL);
+	scan_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl scans",
+										 ALLOCSET_SMALL_SIZES);
+	queries = queries_create(scan_context, 4, NULL);
 }
 
 /* The readers of a query or utility command; NULL if it has none. */
@@ -78,23 +79,14 @@ find_query(const void *owner)
 static QueryScans *
 make_query(const void *owner)
 {
-	QueryScans *query = find_query(owner);
-	QueryEntry *entry;
 	bool		found;
+	QueryEntry *entry = queries_insert(queries, owner, &found);
+	QueryScans *query;
 
-	if (query != NULL)
-		return query;
-	query = MemoryContextAlloc(query_context, sizeof(QueryScans));
-	PG_TRY();
-	{
-		entry = queries_insert(queries, owner, &found);
-	}
-	PG_CATCH();
-	{
-		pfree(query);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	if (found && entry->scans != NULL)
+		return entry->scans;
+	entry->scans = NULL;		/* in case there is no memory */
+	query = MemoryContextAlloc(scan_context, sizeof(QueryScans));
 	query->owner = owner;
 	dlist_init(&query->readers);
 	dlist_init(&query->running);
@@ -274,14 +266,4 @@ scan_end_query(QueryScans *query)
 		more = dlist_has_next(&query->readers, &reader->reader.node);
 		scan_end_reader(reader);
 	}
-}
-
-/*
- * scan_end_command
- *		If the utility command had scans, they have ended: end their readers.
- */
-void
-scan_end_command(const void *command)
-{
-	scan_end_query(scan_leave_query(command));
 }

@@ -18,14 +18,16 @@
  */
 extern int	scan_nqueries;
 
+/* The memory of these readers. */
+extern MemoryContext scan_context;
+
 extern ScanReader *scan_find_reader(const PlanState *ps);
 extern void scan_set_running(const EState *estate, bool now_running);
 extern QueryScans *scan_leave_query(const void *owner);
 extern void scan_end_query(QueryScans *query);
-extern void scan_end_command(const void *command);
+extern void query_init(void);
 
 /* For scan_reader.c */
-extern void query_init(MemoryContext context);
 extern void query_add_reader(const void *owner, ScanReader *reader);
 extern int64 query_may_leave(const ScanReader *reader, int64 blocks);
 extern void query_remove_reader(ScanReader *reader);

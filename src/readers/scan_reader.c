@@ -52,20 +52,6 @@
 
 const EState *scan_partial_query = NULL;
 
-static MemoryContext scan_context = NULL;
-
-/*
- * scan_init_readers
- *		Called once, when the library is loaded.
- */
-void
-scan_init_readers(void)
-{
-	scan_context = AllocSetContextCreate(TopMemoryContext, "pg_ringctl scans",
-										 ALLOCSET_SMALL_SIZES);
-	query_init(scan_context);
-}
-
 /* --- A pass --- */
 
 /*
@@ -289,6 +275,9 @@ scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
  * scan_pause_reader, scan_resume_reader
  *		The query pauses, or goes on.  During the pause the reader's clock is
  *		stopped, and other sessions see exactly how far the scan is.
+ *
+ * A query whose scans share their reads is run to its end, so they need not
+ * join the other scans again.
  */
 void
 scan_pause_reader(ScanReader *reader)
@@ -297,7 +286,7 @@ scan_pause_reader(ScanReader *reader)
 	ring_watch(reader->reader.ring);
 	note_consumed(reader);
 	if (reader->share != NULL)
-		share_pause(reader->share, true);
+		scan_leave_sharing(reader);
 }
 
 void
@@ -307,8 +296,6 @@ scan_resume_reader(ScanReader *reader)
 		return;
 	reader_start_clock(&reader->reader);
 	ring_resume(reader->reader.ring);
-	if (reader->share != NULL)
-		share_pause(reader->share, false);
 }
 
 /*
@@ -479,7 +466,7 @@ scan_begin_reader(ReaderKind kind, PlanState *ps, const RingOptions *options)
 /*
  * scan_begin_reader_of_command
  *		The same for a scan of a utility command, but its TOAST values are up
- *		to the caller.  command identifies the command in scan_end_command().
+ *		to the caller.  command identifies the command in scan_leave_query().
  */
 ScanReader *
 scan_begin_reader_of_command(ReaderKind kind, const void *command,

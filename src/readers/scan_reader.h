@@ -64,7 +64,6 @@ typedef struct ScanReader
  */
 extern const EState *scan_partial_query;
 
-extern void scan_init_readers(void);
 extern ScanReader *scan_begin_reader(ReaderKind kind, PlanState *ps,
 									 const RingOptions *options);
 extern ScanReader *scan_begin_reader_of_command(ReaderKind kind, const void *command,

@@ -6,9 +6,9 @@
  *	  begins --> BLOCKS_PER_STEP blocks --> joins --> steps --> leaves
  *
  * A scan leaves when it has asked for all blocks, changes its direction, is
- * rescanned, ends, fails, or finds that the kill switch was thrown.  Until it
- * leaves, it keeps in its ring pages that other scans have not reached yet,
- * under the conditions that sharing.c describes.
+ * rescanned, pauses, ends, fails, or finds that the kill switch was thrown.
+ * Until it leaves, it keeps in its ring pages that other scans have not
+ * reached yet, under the conditions that sharing.c describes.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

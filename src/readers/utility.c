@@ -117,7 +117,7 @@ static compat_relation_hook_type prev_relation_hook = NULL;
 static void
 end_scans(const UtilityCommand *cmd)
 {
-	scan_end_command(cmd);
+	scan_end_query(scan_leave_query(cmd));
 	toast_end(cmd);
 }
 

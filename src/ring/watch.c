@@ -174,7 +174,13 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	if (buffer == slot->buffer && BufferTagsEqual(&tag, &slot->tag))
 		return;					/* the slot has not changed */
 
-	if (tag_is_ours(ring, &tag))
+	/*
+	 * A ring never reads more blocks than the stream has asked for.  If more
+	 * slots seem to have been read into, the clock sweep has taken their
+	 * buffers, and another process has read blocks of the relation into them.
+	 */
+	if (tag_is_ours(ring, &tag) &&
+		ring->public->counts.blks_read < ring->public->counts.blocks)
 	{
 		ring->public->counts.blks_read++;
 		if (buffer == slot->buffer)

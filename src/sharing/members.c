@@ -71,7 +71,6 @@ init_share(void *part)
 		pg_atomic_init_u64(&new->members[i].position, 0);
 		pg_atomic_init_u64(&new->members[i].asked, 0);
 		pg_atomic_init_u32(&new->members[i].pace_ns, 0);
-		pg_atomic_init_u32(&new->members[i].paused, 0);
 		pg_atomic_init_u32(&new->members[i].waits_elsewhere, 0);
 		pg_atomic_init_u32(&new->members[i].stepped_at, 0);
 	}
@@ -263,7 +262,6 @@ member_join(const RelFileLocator *locator, BlockNumber nblocks, int window,
 		pg_atomic_write_u64(&member->position, (uint64) position);
 		pg_atomic_write_u64(&member->asked, (uint64) (position + ahead));
 		pg_atomic_write_u32(&member->pace_ns, 0);
-		pg_atomic_write_u32(&member->paused, 0);
 		pg_atomic_write_u32(&member->waits_elsewhere, 0);
 		pg_atomic_write_u32(&member->stepped_at, members_second());
 	}

@@ -39,7 +39,6 @@ typedef struct Member
 	pg_atomic_uint64 asked;		/* position of the block that the scan asks
 								 * for */
 	pg_atomic_uint32 pace_ns;	/* time for a block; 0: not known yet */
-	pg_atomic_uint32 paused;
 	pg_atomic_uint32 waits_elsewhere;	/* was its process seen waiting for
 										 * what D in sharing.c names? */
 	pg_atomic_uint32 stepped_at;	/* when the scan made its last step: see

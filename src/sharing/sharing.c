@@ -183,17 +183,6 @@ share_leave(ShareScan *scan)
 	pfree(scan);
 }
 
-/*
- * share_pause
- *		The scan stops for an unknown time, or goes on.
- */
-void
-share_pause(ShareScan *scan, bool paused)
-{
-	pg_atomic_write_u32(&scan->member->paused, paused ? 1 : 0);
-	cost_pause(&scan->cost, paused);
-}
-
 /* --- Looking at the other scans --- */
 
 /*
@@ -292,7 +281,7 @@ look_at_others(ShareScan *scan)
 		int64		reach;
 		int64		ahead;
 
-		if (pg_atomic_read_u32(&member->paused) != 0 || is_sibling(member, me) ||
+		if (is_sibling(member, me) ||
 			!same_size(member->nblocks, me->nblocks, scan->window))
 			continue;
 		runs = is_running(member);

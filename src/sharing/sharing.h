@@ -38,7 +38,6 @@ extern ShareScan *share_join(Relation rel, BlockNumber nblocks, int window,
 extern const ShareState *share_step(ShareScan *scan, BlockNumber asked,
 									int64 offset, int64 ahead);
 extern const ShareState *share_nap(ShareScan *scan, double *waited_ms);
-extern void share_pause(ShareScan *scan, bool paused);
 extern void share_leave(ShareScan *scan);
 
 #endif							/* RINGCTL_SHARING_H */

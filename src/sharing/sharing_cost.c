@@ -97,7 +97,7 @@ cpu_milliseconds(void)
 		(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000.0;
 }
 
-/* The time that the scan has run, without its pauses and its waits. */
+/* The time that the scan has run, without its waits. */
 static double
 own_milliseconds(const ScanCost *cost)
 {
@@ -195,11 +195,7 @@ cost_take_pace(ScanCost *cost, int64 position)
 	return (uint32) Max(1, Min(pace, PG_UINT32_MAX));
 }
 
-/*
- * The part of the scan's own time in which this process had no processor.  The
- * processor time of the scan's pauses is subtracted, too, so after a pause the
- * result may be too small.
- */
+/* The part of the scan's own time in which this process had no processor. */
 static double
 part_without_cpu(const ScanCost *cost)
 {
@@ -247,24 +243,4 @@ cost_note_wait(ScanCost *cost, double waited_ms)
 	/* from here on, the scan's own time does not include this wait */
 	cost->saved_ms = time_to_wait(cost) - waited_ms;
 	cost->saved_at_ms = own_milliseconds(cost);
-}
-
-/*
- * cost_pause
- *		The scan stops for an unknown time, or goes on.  The pause is not
- *		counted as the scan's time.
- */
-void
-cost_pause(ScanCost *cost, bool paused)
-{
-	if (paused)
-		INSTR_TIME_SET_CURRENT(cost->paused);
-	else if (!INSTR_TIME_IS_ZERO(cost->paused))
-	{
-		instr_time	now;
-
-		INSTR_TIME_SET_CURRENT(now);
-		INSTR_TIME_ACCUM_DIFF(cost->began, now, cost->paused);
-		INSTR_TIME_SET_ZERO(cost->paused);
-	}
 }

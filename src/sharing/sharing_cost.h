@@ -24,9 +24,7 @@ typedef struct ScanCost
 								 * the next step or, after PROBES_AT_FIRST
 								 * reads, at the next step at which the scan
 								 * may wait */
-	instr_time	began;			/* when the scan joined others; each pause
-								 * moves this forward by its length */
-	instr_time	paused;			/* when its present pause began; or zero */
+	instr_time	began;			/* when the scan joined others */
 	double		cpu_ms_at_start;	/* CPU time of the process when the scan
 									 * joined others */
 	double		waited_ms;		/* time that it waited for other scans and for
@@ -47,6 +45,5 @@ extern uint32 cost_take_pace(ScanCost *cost, int64 position);
 extern bool cost_wait_pays(const ScanCost *cost, uint32 my_pace, uint32 its_pace);
 extern bool cost_may_wait(const ScanCost *cost);
 extern void cost_note_wait(ScanCost *cost, double waited_ms);
-extern void cost_pause(ScanCost *cost, bool paused);
 
 #endif							/* RINGCTL_SHARING_COST_H */

@@ -137,7 +137,7 @@ pg_ringctl_parse_policy(PG_FUNCTION_ARGS)
 	Datum		values[NUM_POLICY_SETTINGS] = {0};
 	bool		nulls[NUM_POLICY_SETTINGS];
 
-	policy_split(text_to_cstring(PG_GETARG_TEXT_PP(0)), &settings);
+	policy_split(text_to_cstring(PG_GETARG_TEXT_PP(0)), &settings, false);
 	policy_read(&settings, &policy);
 	policy_spell(&policy, &settings);
 	for (int i = 0; i < NUM_POLICY_SETTINGS; i++)
