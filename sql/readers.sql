@@ -159,6 +159,17 @@ SELECT scan_ring, max_ring, v.*, ring(v.same)
        LATERAL judge_reader('tidrangescan', 'SELECT id FROM big WHERE ctid >= ''(0,1)''', 'big', 0,
                             'pg_ringctl.scan_ring=' || scan_ring, 'pg_ringctl.max_ring=' || max_ring) v;
 SELECT * FROM left_alone('SELECT id FROM big WHERE ctid >= ''(0,1)''', 'big', 'pg_ringctl.scan_ring=0');
+-- a function that gives the bound is called once
+CREATE FUNCTION first_tid() RETURNS tid STABLE LANGUAGE plpgsql AS $$BEGIN RAISE NOTICE 'called'; RETURN '(4000,1)'; END$$;
+SET plan_cache_mode = force_generic_plan;
+PREPARE from_tid AS SELECT count(*) FROM big WHERE ctid >= first_tid();
+SET client_min_messages = warning;
+EXPLAIN (COSTS off) EXECUTE from_tid;	-- planning may call it, too
+RESET client_min_messages;
+EXECUTE from_tid;
+DEALLOCATE from_tid;
+DROP FUNCTION first_tid;
+RESET plan_cache_mode;
 SELECT pg_ringctl_set_policy('big', '128kB', '5100');
 SELECT v.*, ring(v.same)
   FROM judge_reader('tidrangescan', 'SELECT id FROM big WHERE ctid >= ''(0,1)''') v;

@@ -63,14 +63,29 @@ bounds_from_above(Oid opno)
 	return opno == TIDLessOperator || opno == TIDLessEqOperator;
 }
 
+static bool
+is_user_function(Oid funcid, void *context pg_attribute_unused())
+{
+	return funcid >= FirstNormalObjectId;
+}
+
+/* Does the expression call a function that is not the server's own? */
+static bool
+calls_user_function(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, is_user_function, context) ||
+		 expression_tree_walker(node, calls_user_function, context));
+}
+
 /*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
  * ctid".  If the value is null, the range is empty.  If only_constants, do not
  * compute any value: a qual whose value is not a constant narrows nothing.
  *
  * The server computes no other value after a null.  Returns false if this
- * value is null, or is not computed because it needs a subplan.  Then the
- * caller must not compute the values of other quals either.
+ * value is null, or is not computed: see below.  Then the caller must not
+ * compute the values of other quals either.
  */
 static bool
 narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)
@@ -88,8 +103,13 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 	}
 	else if (only_constants)
 		return true;
-	/* initializing a subplan here would add it to the node once more */
-	else if (contain_subplans((Node *) value))
+	/*
+	 * Initializing a subplan here would add it to the node once more.  A
+	 * function that a user has made may do something that users notice, and
+	 * the node will call it anyway.
+	 */
+	else if (contain_subplans((Node *) value) ||
+			 calls_user_function((Node *) value, NULL))
 		return false;
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, (PlanState *) ps),
