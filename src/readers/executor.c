@@ -9,7 +9,7 @@
  * function decides what becomes of the scan, and then puts the node's own
  * function back:
  *
- *	  ExecutorStart --> take_nodes() --> node_readers[]
+ *	  ExecutorStart --> take_nodes() --> first_calls_of()
  *	                                      SeqScan       --> seqscan.c
  *	                                      TidRangeScan  --> tidrangescan.c
  *	                                      BitmapHeap..  --> bitmapscan.c
@@ -49,44 +49,6 @@
 #include "shmem/area.h"
 #include "utils/rel.h"
 
-/* How many of the relation's nblocks blocks the node is expected to read. */
-typedef BlockNumber (*ExpectedBlocksMtd) (const PlanState *ps, BlockNumber nblocks);
-
-/* Why the node's scan is not touched; NULL if it may be. */
-typedef const char *(*ExclusionMtd) (const PlanState *ps);
-
-static const char *
-relation_exclusion(const PlanState *ps)
-{
-	return plan_exclusion(((const ScanState *) ps)->ss_currentRelation);
-}
-
-/*
- * The nodes that are taken, and the function that is called for their first
- * rows.  exclusion says why a node's scan is not touched; it is NULL if the
- * node scans no relation.  expected_blocks says how many blocks a node is
- * expected to read; it is NULL if these are all blocks, or if nobody asks, as
- * for an index scan.  (sql_explain.c looks at the range of a TID range scan.)
- */
-static const struct
-{
-	NodeTag		tag;
-	TakenNodeMtd first_calls;
-	ExclusionMtd exclusion;
-	ExpectedBlocksMtd expected_blocks;
-}			node_readers[] = {
-	{T_SeqScanState, seqscan_first_calls, relation_exclusion, NULL},
-	{T_TidRangeScanState, tidrangescan_first_call, relation_exclusion, NULL},
-#ifdef COMPAT_BITMAP_STREAM
-	{T_BitmapHeapScanState, bitmapscan_first_call, relation_exclusion,
-	bitmapscan_expected_blocks},
-#endif
-	{T_IndexScanState, indexscan_first_call, indexscan_exclusion, NULL},
-	{T_IndexOnlyScanState, indexscan_first_call, indexscan_exclusion, NULL},
-	{T_GatherState, scan_first_gather_call, NULL, NULL},
-	{T_GatherMergeState, scan_first_gather_call, NULL, NULL},
-};
-
 /* The query that last ran for a limited number of rows; it may have ended. */
 static const EState *last_query_run = NULL;
 
@@ -94,14 +56,40 @@ static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 
-/* The index of the node's line in node_readers; -1 if there is none. */
-static int
-reader_index(const PlanState *ps)
+/*
+ * The function that is called for the node's first rows; NULL if the node is
+ * never taken.  may_stop: may a node above it stop it before it has returned
+ * all rows?
+ */
+static TakenNodeMtd
+first_calls_of(const PlanState *ps, bool may_stop)
 {
-	for (int i = 0; i < (int) lengthof(node_readers); i++)
-		if (nodeTag(ps) == node_readers[i].tag)
-			return i;
-	return -1;
+	switch (nodeTag(ps))
+	{
+		case T_SeqScanState:
+			return may_stop ? seqscan_first_calls_alone : seqscan_first_calls;
+		case T_TidRangeScanState:
+			return tidrangescan_first_call;
+#ifdef COMPAT_BITMAP_STREAM
+		case T_BitmapHeapScanState:
+			return bitmapscan_first_call;
+#endif
+		case T_IndexScanState:
+		case T_IndexOnlyScanState:
+			return indexscan_first_call;
+		case T_GatherState:
+		case T_GatherMergeState:
+			return scan_first_gather_call;
+		default:
+			return NULL;
+	}
+}
+
+/* Does the node, which may be taken, scan no relation? */
+static bool
+is_gather(const PlanState *ps)
+{
+	return IsA(ps, GatherState) || IsA(ps, GatherMergeState);
 }
 
 /*
@@ -123,24 +111,19 @@ executor_is_index_scan(const PlanState *ps)
 bool
 executor_may_have_reader(const PlanState *ps)
 {
-	int			reader = reader_index(ps);
-
-	return reader >= 0 && node_readers[reader].exclusion != NULL &&
+	return first_calls_of(ps, false) != NULL && !is_gather(ps) &&
 		(!executor_is_index_scan(ps) || indexscan_may_be_taken(ps));
 }
 
-/*
- * executor_expected_blocks
- *		The number of blocks that this node, which is not excluded, is expected
- *		to read.
- */
-BlockNumber
-executor_expected_blocks(const PlanState *ps)
+/* Why a node that first_calls_of() knows is not taken; NULL if it is. */
+static const char *
+exclusion_of(const PlanState *ps)
 {
-	BlockNumber nblocks = RelationGetNumberOfBlocks(((const ScanState *) ps)->ss_currentRelation);
-	ExpectedBlocksMtd expected_blocks = node_readers[reader_index(ps)].expected_blocks;
-
-	return expected_blocks ? expected_blocks(ps, nblocks) : nblocks;
+	if (is_gather(ps))
+		return NULL;
+	if (executor_is_index_scan(ps))
+		return indexscan_exclusion(ps);
+	return plan_exclusion(((const ScanState *) ps)->ss_currentRelation);
 }
 
 /*
@@ -264,7 +247,7 @@ take_nodes_below(PlanState *ps, Walk *walk)
 }
 
 /*
- * Take every node at or below ps whose kind is in node_readers, except for
+ * Take every node at or below ps that first_calls_of() knows, except for
  * scans that are excluded.  Subplans are left to walks of their own, because a
  * subplan may be below many nodes, for example those of partitions.
  *
@@ -276,14 +259,11 @@ take_nodes(PlanState *ps, Walk *walk)
 {
 	const LimitState *limit = walk->limit;
 	bool		may_stop = walk->may_stop;
-	int			reader = reader_index(ps);
+	TakenNodeMtd first_calls = first_calls_of(ps, may_stop);
 
-	if (reader >= 0 &&
-		(node_readers[reader].exclusion == NULL ||
-		 node_readers[reader].exclusion(ps) == NULL))
+	if (first_calls != NULL && exclusion_of(ps) == NULL)
 	{
-		node_take(ps, may_stop && IsA(ps, SeqScanState) ?
-				  seqscan_first_calls_alone : node_readers[reader].first_calls);
+		node_take(ps, first_calls);
 		if (limit != NULL && executor_is_index_scan(ps))
 			indexscan_note_limit(ps, limit);
 	}

@@ -11,12 +11,10 @@
 #define RINGCTL_EXECUTOR_H
 
 #include "nodes/execnodes.h"
-#include "storage/block.h"
 
 extern void executor_install_hooks(void);
 extern void executor_watch_runs(void);
 extern bool executor_may_have_reader(const PlanState *ps);
 extern bool executor_is_index_scan(const PlanState *ps);
-extern BlockNumber executor_expected_blocks(const PlanState *ps);
 
 #endif							/* RINGCTL_EXECUTOR_H */

@@ -40,52 +40,23 @@ static struct
 	TakenNodeMtd taken_node;
 }			functions[MAX_FUNCTIONS];
 
+/* All numbers below MAX_FUNCTIONS. */
+#define NUMBERS(X) \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) \
+	X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \
+	X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) \
+	X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+
 #define OURS(n) \
 static TupleTableSlot * \
 ours_##n(PlanState *ps) \
 { \
 	return functions[n].taken_node(ps, n); \
 }
+NUMBERS(OURS)
 
-OURS(0)
-OURS(1)
-OURS(2)
-OURS(3)
-OURS(4)
-OURS(5)
-OURS(6)
-OURS(7)
-OURS(8)
-OURS(9)
-OURS(10)
-OURS(11)
-OURS(12)
-OURS(13)
-OURS(14)
-OURS(15)
-OURS(16)
-OURS(17)
-OURS(18)
-OURS(19)
-OURS(20)
-OURS(21)
-OURS(22)
-OURS(23)
-OURS(24)
-OURS(25)
-OURS(26)
-OURS(27)
-OURS(28)
-OURS(29)
-OURS(30)
-OURS(31)
-
-static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {
-	ours_0, ours_1, ours_2, ours_3, ours_4, ours_5, ours_6, ours_7,
-	ours_8, ours_9, ours_10, ours_11, ours_12, ours_13, ours_14, ours_15,
-	ours_16, ours_17, ours_18, ours_19, ours_20, ours_21, ours_22, ours_23,
-	ours_24, ours_25, ours_26, ours_27, ours_28, ours_29, ours_30, ours_31,
-};
+#define NAME(n)	ours_##n,
+static const ExecProcNodeMtd ours[MAX_FUNCTIONS] = {NUMBERS(NAME)};
 
 /*
  * node_take

@@ -23,6 +23,7 @@
 #include "params.h"
 #include "ring/plan.h"
 #include "common/relations.h"
+#include "readers/bitmapscan.h"
 #include "readers/executor.h"
 #include "readers/indexscan.h"
 #include "readers/scan_workers.h"
@@ -253,7 +254,9 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 		print_no_ring(es, untouched);
 		return;
 	}
-	nblocks = executor_expected_blocks(ps);
+	nblocks = RelationGetNumberOfBlocks(rel);
+	if (IsA(ps, BitmapHeapScanState))
+		nblocks = bitmapscan_expected_blocks(ps, nblocks);
 	plan_for_scan(rel, nblocks, plan_mode(), &options, &reasons);
 	if (options.nbuffers == 0)
 		print_no_ring(es, plan_in_words(&options, &reasons));
