@@ -101,9 +101,8 @@ typedef struct UtilityCommand
 
 static UtilityCommand *command = NULL;	/* the innermost one */
 
-/* Are our hooks there: for objects, for the planner, and for COPY? */
+/* Are our hooks there: for objects, and for COPY? */
 static bool watches_creation = false;
-static bool watches_planner = false;
 static bool watches_permissions = false;
 
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
@@ -266,7 +265,8 @@ unwatch_permissions(void)
 /*
  * The planner makes the RelOptInfo of a relation.  If there is no query, it
  * was called by plan_create_index_workers() or plan_cluster_use_sort().  Only
- * the former marks the relation as a parent (rte->inh).
+ * the former marks the relation as a parent (rte->inh).  (Our hook is always
+ * there: it costs some ten instructions for each relation that is planned.)
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
@@ -330,41 +330,20 @@ ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
 }
 
 /*
- * Let the server tell us of objects that are made, and let the planner tell us
- * of relations that it looks at.  Our hooks are there only while a command
- * runs that needs them, because others would pay for them: while there is a
- * hook for objects, each call of a function with a search_path of its own
- * takes longer.  If another library has put its hook before ours meanwhile,
- * ours stays.
+ * Let the server tell us of objects that are made.  Our hook is there only
+ * while a command runs that needs it, because others would pay for it: while
+ * there is a hook for objects, each call of a function with a search_path of
+ * its own takes longer.  If another library has put its hook before ours
+ * meanwhile, ours stays.
  */
 static void
-watch_objects(const UtilityCommand *cmd)
+watch_creation(void)
 {
-	bool		loads = cmd->fills_table && write_ring_is_set();
-
-	if (!watches_creation && (cmd->creates_index || loads))
-	{
-		prev_object_access = object_access_hook;
-		object_access_hook = ringctl_object_access;
-		watches_creation = true;
-	}
-	if (!watches_planner && cmd->kind == READER_INDEX_BUILD)
-	{
-		prev_relation_hook = compat_relation_hook;
-		compat_relation_hook = ringctl_relation_hook;
-		watches_planner = true;
-	}
-}
-
-static void
-unwatch_objects(void)
-{
-	unwatch_creation();
-	if (compat_relation_hook == ringctl_relation_hook)
-	{
-		compat_relation_hook = prev_relation_hook;
-		watches_planner = false;
-	}
+	if (watches_creation)
+		return;
+	prev_object_access = object_access_hook;
+	object_access_hook = ringctl_object_access;
+	watches_creation = true;
 }
 
 /* --- Commands --- */
@@ -466,7 +445,7 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	{
 		if (command == NULL)
 		{
-			unwatch_objects();	/* a command that failed may have left them */
+			unwatch_creation(); /* a command that failed may have left it */
 			process_utility(UTILITY_ARGS);
 			return;
 		}
@@ -479,10 +458,13 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
-	else if (this_command.kind == READER_INDEX_BUILD || this_command.fills_table)
-		watch_objects(&this_command);
+	if (this_command.creates_index)
+		watch_creation();
 	if (this_command.fills_table && write_ring_is_set())
+	{
+		watch_creation();
 		executor_watch_runs();
+	}
 	PG_TRY();
 	{
 		process_utility(UTILITY_ARGS);
@@ -493,13 +475,13 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 		if (!copy_waits())
 			unwatch_permissions();
 		if (command == NULL)
-			unwatch_objects();
+			unwatch_creation();
 		heap_am_drop_catches_since(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);
 	if (command == NULL)
-		unwatch_objects();		/* again: heap_am.c's hook may have been
+		unwatch_creation();		/* again: heap_am.c's hook may have been
 								 * before ours until the TOAST readers ended */
 }
 
@@ -521,5 +503,7 @@ utility_install_hooks(void)
 {
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = ringctl_ProcessUtility;
+	prev_relation_hook = compat_relation_hook;
+	compat_relation_hook = ringctl_relation_hook;
 	RegisterXactCallback(end_scans_before_commit, NULL);
 }
