@@ -80,7 +80,8 @@ static dlist_head holds = DLIST_STATIC_INIT(holds);
 static uint64 ncatches_made = 0;
 
 static object_access_hook_type prev_object_access = NULL;
-static bool watches_drops = false;	/* is our hook there? */
+static bool hook_is_set = false;	/* is our hook there? */
+static RelationMadeMtd on_creation = NULL;
 
 /* --- The functions of our routine --- */
 
@@ -225,7 +226,7 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 	return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
 }
 
-/* --- Drops --- */
+/* --- Relations that are made or dropped --- */
 
 /*
  * A relation is about to be dropped.  If we hold it, let go, so that our
@@ -233,46 +234,69 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
  * can't be dropped: the query has the table open, and the server refuses.
  */
 static void
-ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+before_drop(Oid relid)
 {
 	dlist_mutable_iter iter;
 
-	if (prev_object_access)
-		prev_object_access(access, classId, objectId, subId, arg);
-	if (access != OAT_DROP || classId != RelationRelationId)
-		return;
 	dlist_foreach_modify(iter, &holds)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
-		if (swap->relid == objectId)
+		if (swap->relid == relid)
 			let_go(swap);
 	}
 }
 
-/*
- * Let drops call us as long as there is a hold.  When there is none, our hook
- * must not be there: if any object access hook is set, the server does more
- * for each call of a function that has its own search_path.  If another
- * library has put its hook before ours meanwhile, ours stays.
- */
 static void
-watch_drops(void)
+ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
 {
-	if (watches_drops)
+	if (prev_object_access)
+		prev_object_access(access, classId, objectId, subId, arg);
+	if (classId != RelationRelationId)
 		return;
-	prev_object_access = object_access_hook;
-	object_access_hook = ringctl_drop;
-	watches_drops = true;
+	if (access == OAT_DROP)
+		before_drop(objectId);
+	else if (access == OAT_POST_CREATE && subId == 0 && on_creation != NULL)
+		on_creation(objectId);
 }
 
+/*
+ * Let the server tell us of objects as long as there is a hold, or
+ * on_creation() is to be called.  At other times our hook must not be there:
+ * if any object access hook is set, the server does more for each call of a
+ * function that has its own search_path.  If another library has put its hook
+ * before ours meanwhile, ours stays.
+ */
 static void
-unwatch_drops(void)
+set_hook(void)
 {
-	if (!dlist_is_empty(&holds) || object_access_hook != ringctl_drop)
-		return;
-	object_access_hook = prev_object_access;
-	watches_drops = false;
+	bool		needed = on_creation != NULL || !dlist_is_empty(&holds);
+
+	if (needed && !hook_is_set)
+	{
+		prev_object_access = object_access_hook;
+		object_access_hook = ringctl_object_access;
+		hook_is_set = true;
+	}
+	else if (!needed && object_access_hook == ringctl_object_access)
+	{
+		object_access_hook = prev_object_access;
+		hook_is_set = false;
+	}
+}
+
+/*
+ * heap_am_watch_creation
+ *		Call made() with each relation that this session makes from now on;
+ *		NULL: stop that.
+ *
+ * (This is here because drops need the same hook.)
+ */
+void
+heap_am_watch_creation(RelationMadeMtd made)
+{
+	on_creation = made;
+	set_hook();
 }
 
 /* --- Swaps --- */
@@ -473,7 +497,7 @@ heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
 	swap->arg = arg;
 	swap->owner = CurrentResourceOwner;
 	dlist_push_head(&holds, &swap->node);
-	watch_drops();
+	set_hook();
 	rel->rd_tableam = &our_routine;
 	return swap;
 }
@@ -518,7 +542,7 @@ void
 heap_am_release(HeapAmSwap *swap)
 {
 	let_go(swap);
-	unwatch_drops();
+	set_hook();
 	pfree(swap);
 }
 
@@ -531,6 +555,6 @@ heap_am_forget(HeapAmSwap *swap)
 {
 	if (swap->owner != NULL)
 		end_hold(swap);
-	unwatch_drops();
+	set_hook();
 	pfree(swap);
 }

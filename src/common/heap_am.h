@@ -28,6 +28,9 @@ typedef void (*InsertBegunMtd) (BulkInsertStateData *bistate);
 /* Called before heap fetches a tuple for an index scan: see heap_am_hold(). */
 typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void *arg);
 
+/* Called with a relation that was made: see heap_am_watch_creation(). */
+typedef void (*RelationMadeMtd) (Oid relid);
+
 /* A relation with functions of ours: see heap_am.c. */
 typedef struct HeapAmSwap HeapAmSwap;
 
@@ -44,6 +47,7 @@ heap_am_any_catch(void)
 	return !dlist_is_empty(&heap_am_catches);
 }
 
+extern void heap_am_watch_creation(RelationMadeMtd made);
 extern void heap_am_relation_changed(Oid relid);
 extern bool heap_am_is_heap(Relation rel);
 extern void heap_am_catch_scan(Relation rel, ScanBegunMtd begun);

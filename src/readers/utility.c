@@ -56,7 +56,6 @@
 
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "common/heap_am.h"
@@ -101,11 +100,8 @@ typedef struct UtilityCommand
 
 static UtilityCommand *command = NULL;	/* the innermost one */
 
-static bool watches_creation = false;	/* is our hook for objects there? */
-
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 static ExecutorCheckPerms_hook_type prev_ExecutorCheckPerms = NULL;
-static object_access_hook_type prev_object_access = NULL;
 static compat_relation_hook_type prev_relation_hook = NULL;
 
 /* --- A scan --- */
@@ -268,72 +264,37 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 		catch_scan(COMPAT_RELATION_HOOK_RELID);
 }
 
-static void ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
-								  int subId, void *arg);
-
-/* From now on it does not matter to us which objects are made. */
-static void
-unwatch_creation(void)
-{
-	if (object_access_hook != ringctl_object_access)
-		return;
-	object_access_hook = prev_object_access;
-	watches_creation = false;
-}
-
 /*
- * If a relation has been made, remember it, for the load of a new table.
+ * A relation has been made while the innermost command runs: remember it, for
+ * the load of a new table.
  *
  * If the relation is the index of CREATE INDEX, the command scans the table
  * next: catch that scan.  (If the index is made concurrently, nothing is
  * scanned in this transaction, and the catch is forgotten.)
  */
 static void
-ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
-					  int subId, void *arg)
+relation_made(Oid relid)
 {
 	Oid			table;
 
-	if (prev_object_access)
-		prev_object_access(access, classId, objectId, subId, arg);
-	if (command == NULL || access != OAT_POST_CREATE ||
-		classId != RelationRelationId || subId != 0)
-		return;
 	memmove(&command->made[1], &command->made[0],
 			(RELATIONS_OF_TABLE - 1) * sizeof(Oid));
-	command->made[0] = objectId;
+	command->made[0] = relid;
 	if (!command->creates_index)
 		return;
 	CommandCounterIncrement();	/* index_create() does that next anyway */
-	table = IndexGetRelation(objectId, true);
+	table = IndexGetRelation(relid, true);
 	if (OidIsValid(table))
 		catch_scan(table);
 
 	/*
 	 * If the first index is not that of a partitioned table, no other index
-	 * follows.  Then the hook is not needed any more, unless this command
-	 * runs in another one.
+	 * follows.  Then we need not be told any more, unless this command runs
+	 * in another one.
 	 */
 	if (command->outer == NULL && !OidIsValid(command->made[1]) &&
-		get_rel_relkind(objectId) == RELKIND_INDEX)
-		unwatch_creation();
-}
-
-/*
- * Let the server tell us of objects that are made.  Our hook is there only
- * while a command runs that needs it, because others would pay for it: while
- * there is a hook for objects, each call of a function with a search_path of
- * its own takes longer.  If another library has put its hook before ours
- * meanwhile, ours stays.
- */
-static void
-watch_creation(void)
-{
-	if (watches_creation)
-		return;
-	prev_object_access = object_access_hook;
-	object_access_hook = ringctl_object_access;
-	watches_creation = true;
+		get_rel_relkind(relid) == RELKIND_INDEX)
+		heap_am_watch_creation(NULL);
 }
 
 /* --- Commands --- */
@@ -424,7 +385,6 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	{
 		if (command == NULL)
 		{
-			unwatch_creation(); /* a command that failed may have left it */
 			process_utility(UTILITY_ARGS);
 			return;
 		}
@@ -438,10 +398,10 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	if (this_command.copied != NULL)
 		watch_permissions();
 	if (this_command.creates_index)
-		watch_creation();
+		heap_am_watch_creation(relation_made);
 	if (this_command.fills_table && write_ring_is_set())
 	{
-		watch_creation();
+		heap_am_watch_creation(relation_made);
 		executor_watch_runs();
 	}
 	PG_TRY();
@@ -452,14 +412,11 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	{
 		command = this_command.outer;
 		if (command == NULL)
-			unwatch_creation();
+			heap_am_watch_creation(NULL);
 		heap_am_drop_catches_since(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);
-	if (command == NULL)
-		unwatch_creation();		/* again: heap_am.c's hook may have been
-								 * before ours until the TOAST readers ended */
 }
 
 /* The command commits, and may go on. */
