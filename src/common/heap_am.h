@@ -36,6 +36,9 @@ typedef struct HeapAmSwap HeapAmSwap;
 
 extern dlist_head heap_am_catches;
 
+/* How many catches has this process made so far? */
+extern uint64 heap_am_ncatches_made;
+
 /*
  * heap_am_any_catch
  *		Is a scan, or an insertion, to be caught?  This is called at the start
@@ -50,13 +53,9 @@ heap_am_any_catch(void)
 extern void heap_am_watch_creation(RelationMadeMtd made);
 extern void heap_am_relation_changed(Oid relid);
 extern bool heap_am_is_heap(Relation rel);
-extern void heap_am_catch_scan(Relation rel, ScanBegunMtd begun);
-extern void heap_am_catch_insertion(Relation rel, InsertBegunMtd begun);
-extern uint64 heap_am_ncatches_made(void);
-extern void heap_am_drop_catches_since(uint64 number);
-extern void heap_am_drop_scan_catches(void);
+extern void heap_am_catch(Relation rel, ScanBegunMtd on_scan, InsertBegunMtd insert_begun);
+extern void heap_am_drop_catches(uint64 since);
 extern HeapAmSwap *heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg);
-extern bool heap_am_is_held(Oid relid);
 extern void heap_am_let_go_of_all(void);
 extern void heap_am_release(HeapAmSwap *swap);
 extern void heap_am_forget(HeapAmSwap *swap);

@@ -11,7 +11,7 @@
  *	    |					CheckPerms hook			planner's hook (see B)
  *	    |						+-----------+-----------+
  *	    |									|
- *	    |							heap_am_catch_scan(t)
+ *	    |							heap_am_catch(t)
  *	    |									|
  *	    |							scan begins: begin_caught_scan()
  *	    v
@@ -142,7 +142,7 @@ catch_scan(Oid relid)
 	if (rel == NULL)
 		return;
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
-		heap_am_catch_scan(rel, begin_caught_scan);
+		heap_am_catch(rel, begin_caught_scan, NULL);
 	RelationClose(rel);
 }
 
@@ -372,11 +372,11 @@ static void
 ringctl_ProcessUtility(UTILITY_PARAMS)
 {
 	UtilityCommand this_command = {.outer = command};
-	uint64		ncatches;
+	uint64		ncatches = heap_am_ncatches_made;
 
 	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
-		heap_am_drop_scan_catches();
+		heap_am_drop_catches(ncatches);
 	if (nodeTag(pstmt->utilityStmt) == COMPAT_CLUSTER_STMT)
 		heap_am_let_go_of_all();
 	if (names_our_labels(pstmt->utilityStmt))
@@ -393,7 +393,6 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 			.outer = command
 		};
 	}
-	ncatches = heap_am_ncatches_made();
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
@@ -413,7 +412,7 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 		command = this_command.outer;
 		if (command == NULL)
 			heap_am_watch_creation(NULL);
-		heap_am_drop_catches_since(ncatches);
+		heap_am_drop_catches(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);
