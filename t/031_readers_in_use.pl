@@ -452,6 +452,8 @@ sub commands_on_tables_in_use
 		'ALTER TABLE used SET (toast.autovacuum_enabled = off)',
 		'DELETE FROM used WHERE id > 400',
 		q(COPY used TO '/dev/null'),
+		q(COPY used TO '/no/where'),
+		q(COPY used FROM '/dev/null'),
 		'LOCK used IN ACCESS EXCLUSIVE MODE',
 		'ALTER TABLE used RENAME TO renamed');
 

@@ -60,10 +60,10 @@ struct HeapAmSwap
 	Relation	rel;
 	Oid			relid;
 	ScanBegunMtd on_scan;		/* a catch of a scan: called with that scan */
-	Portal		portal;			/* a catch of a scan: portal that must be
-								 * active when the scan begins */
 	InsertBegunMtd insert_begun;	/* a catch of an insertion: called with
 									 * its state */
+	Portal		portal;			/* a catch: portal that was active when it was
+								 * made */
 	uint64		number;			/* a catch: its number; catches are numbered
 								 * from 1 as they are made */
 	BeforeFetchMtd before_fetch;	/* a hold: called for each tuple */
@@ -76,11 +76,12 @@ static const TableAmRoutine *heap = NULL;
 static TableAmRoutine our_routine;
 
 dlist_head	heap_am_catches = DLIST_STATIC_INIT(heap_am_catches);
+uint64		heap_am_ncatches_made = 0;
 static dlist_head holds = DLIST_STATIC_INIT(holds);
-static uint64 ncatches_made = 0;
 
 static object_access_hook_type prev_object_access = NULL;
-static bool watches_drops = false;	/* is our hook there? */
+static bool hook_is_set = false;	/* is our hook there? */
+static RelationMadeMtd on_creation = NULL;
 
 /* --- The functions of our routine --- */
 
@@ -225,7 +226,7 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
 	return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
 }
 
-/* --- Drops --- */
+/* --- Relations that are made or dropped --- */
 
 /*
  * A relation is about to be dropped.  If we hold it, let go, so that our
@@ -233,46 +234,69 @@ our_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid,
  * can't be dropped: the query has the table open, and the server refuses.
  */
 static void
-ringctl_drop(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+before_drop(Oid relid)
 {
 	dlist_mutable_iter iter;
 
-	if (prev_object_access)
-		prev_object_access(access, classId, objectId, subId, arg);
-	if (access != OAT_DROP || classId != RelationRelationId)
-		return;
 	dlist_foreach_modify(iter, &holds)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
-		if (swap->relid == objectId)
+		if (swap->relid == relid)
 			let_go(swap);
 	}
 }
 
-/*
- * Let drops call us as long as there is a hold.  When there is none, our hook
- * must not be there: if any object access hook is set, the server does more
- * for each call of a function that has its own search_path.  If another
- * library has put its hook before ours meanwhile, ours stays.
- */
 static void
-watch_drops(void)
+ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
 {
-	if (watches_drops)
+	if (prev_object_access)
+		prev_object_access(access, classId, objectId, subId, arg);
+	if (classId != RelationRelationId)
 		return;
-	prev_object_access = object_access_hook;
-	object_access_hook = ringctl_drop;
-	watches_drops = true;
+	if (access == OAT_DROP)
+		before_drop(objectId);
+	else if (access == OAT_POST_CREATE && subId == 0 && on_creation != NULL)
+		on_creation(objectId);
 }
 
+/*
+ * Let the server tell us of objects as long as there is a hold, or
+ * on_creation() is to be called.  At other times our hook must not be there:
+ * if any object access hook is set, the server does more for each call of a
+ * function that has its own search_path.  If another library has put its hook
+ * before ours meanwhile, ours stays.
+ */
 static void
-unwatch_drops(void)
+set_hook(void)
 {
-	if (!dlist_is_empty(&holds) || object_access_hook != ringctl_drop)
-		return;
-	object_access_hook = prev_object_access;
-	watches_drops = false;
+	bool		needed = on_creation != NULL || !dlist_is_empty(&holds);
+
+	if (needed && !hook_is_set)
+	{
+		prev_object_access = object_access_hook;
+		object_access_hook = ringctl_object_access;
+		hook_is_set = true;
+	}
+	else if (!needed && object_access_hook == ringctl_object_access)
+	{
+		object_access_hook = prev_object_access;
+		hook_is_set = false;
+	}
+}
+
+/*
+ * heap_am_watch_creation
+ *		Call made() with each relation that this session makes from now on;
+ *		NULL: stop that.
+ *
+ * (This is here because drops need the same hook.)
+ */
+void
+heap_am_watch_creation(RelationMadeMtd made)
+{
+	on_creation = made;
+	set_hook();
 }
 
 /* --- Swaps --- */
@@ -345,78 +369,41 @@ make_swap(Relation rel)
 }
 
 /*
- * Make a catch for this relation, which the caller has locked.  Returns NULL
- * if there is one already.
+ * heap_am_catch
+ *		Call on_scan() with the next scan of the relation, if it is a
+ *		sequential scan, and if the active portal is still the same when it
+ *		begins.  Or call insert_begun() with the state of the next bulk
+ *		insertion into the relation, in whichever portal that is.  The other
+ *		function is NULL.
+ *
+ * The relation is a heap, which the caller has locked.  If there is a catch
+ * for the relation already, this has no effect.
  */
-static HeapAmSwap *
-make_catch(Relation rel)
+void
+heap_am_catch(Relation rel, ScanBegunMtd on_scan, InsertBegunMtd insert_begun)
 {
 	HeapAmSwap *swap;
 
 	Assert(heap_am_is_heap(rel));
 	if (rel->rd_tableam == &our_routine && find_swap(&heap_am_catches, rel) != NULL)
-		return NULL;
+		return;
 	swap = make_swap(rel);
-	swap->number = ++ncatches_made;
+	swap->on_scan = on_scan;
+	swap->insert_begun = insert_begun;
+	swap->portal = ActivePortal;
+	swap->number = ++heap_am_ncatches_made;
 	dlist_push_tail(&heap_am_catches, &swap->node);
 	rel->rd_tableam = &our_routine;
-	return swap;
 }
 
 /*
- * heap_am_catch_scan
- *		Call begun() with the next scan of the relation, if it is a sequential
- *		scan, and if the active portal is still the same when it begins.
- *
- * The relation is a heap, which the caller has locked.  If there is a catch
- * for the relation already, this has no effect.
+ * heap_am_drop_catches
+ *		Drop all catches of scans, because the next scan may not be the one
+ *		that is to be caught.  Of the catches of insertions, drop those that
+ *		were made since heap_am_ncatches_made had this value.
  */
 void
-heap_am_catch_scan(Relation rel, ScanBegunMtd begun)
-{
-	HeapAmSwap *swap = make_catch(rel);
-
-	if (swap == NULL)
-		return;
-	swap->on_scan = begun;
-	swap->portal = ActivePortal;
-}
-
-/*
- * heap_am_catch_insertion
- *		Call begun() with the state of the next bulk insertion into the
- *		relation, in whichever portal that is.
- *
- * The relation is a heap, which the caller has locked.  If there is a catch
- * for the relation already, this has no effect.
- */
-void
-heap_am_catch_insertion(Relation rel, InsertBegunMtd begun)
-{
-	HeapAmSwap *swap = make_catch(rel);
-
-	if (swap != NULL)
-		swap->insert_begun = begun;
-}
-
-/*
- * heap_am_ncatches_made
- *		The number of catches that this process has made so far, for
- *		heap_am_drop_catches_since().
- */
-uint64
-heap_am_ncatches_made(void)
-{
-	return ncatches_made;
-}
-
-/*
- * heap_am_drop_catches_since
- *		Drop the catches that were made since heap_am_ncatches_made() returned
- *		this number.
- */
-void
-heap_am_drop_catches_since(uint64 number)
+heap_am_drop_catches(uint64 since)
 {
 	dlist_mutable_iter iter;
 
@@ -424,26 +411,7 @@ heap_am_drop_catches_since(uint64 number)
 	{
 		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
 
-		if (swap->number > number)
-			drop_catch(swap);
-	}
-}
-
-/*
- * heap_am_drop_scan_catches
- *		Drop the catches of scans, because the next scan may not be the one
- *		that is to be caught.
- */
-void
-heap_am_drop_scan_catches(void)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &heap_am_catches)
-	{
-		HeapAmSwap *swap = dlist_container(HeapAmSwap, node, iter.cur);
-
-		if (swap->on_scan != NULL)
+		if (swap->on_scan != NULL || swap->number > since)
 			drop_catch(swap);
 	}
 }
@@ -454,12 +422,12 @@ heap_am_drop_scan_catches(void)
  *		fetches a tuple of the relation.
  *
  * The relation is a heap, which the caller has opened, and which has no hold
- * yet: see heap_am_is_held().  The hold has a reference to the relation, which
- * belongs to the current resource owner.  The caller must end the hold, and so
- * free it, with heap_am_release(), or with heap_am_forget() if the resource
- * owner's query fails.  If before that the relation is dropped or scanned, or
- * CLUSTER begins, before_fetch() is not called any more, but the hold must
- * still be ended.
+ * yet.  The hold has a reference to the relation, which belongs to the current
+ * resource owner.  The caller must end the hold, and so free it, with
+ * heap_am_release(), or with heap_am_forget() if the resource owner's query
+ * fails.  If before that the relation is dropped or scanned, or CLUSTER
+ * begins, before_fetch() is not called any more, but the hold must still be
+ * ended.
  */
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
@@ -473,26 +441,9 @@ heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)
 	swap->arg = arg;
 	swap->owner = CurrentResourceOwner;
 	dlist_push_head(&holds, &swap->node);
-	watch_drops();
+	set_hook();
 	rel->rd_tableam = &our_routine;
 	return swap;
-}
-
-/*
- * heap_am_is_held
- *		Is there a hold on the relation?
- */
-bool
-heap_am_is_held(Oid relid)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &holds)
-	{
-		if (dlist_container(HeapAmSwap, node, iter.cur)->relid == relid)
-			return true;
-	}
-	return false;
 }
 
 /*
@@ -518,7 +469,7 @@ void
 heap_am_release(HeapAmSwap *swap)
 {
 	let_go(swap);
-	unwatch_drops();
+	set_hook();
 	pfree(swap);
 }
 
@@ -531,6 +482,6 @@ heap_am_forget(HeapAmSwap *swap)
 {
 	if (swap->owner != NULL)
 		end_hold(swap);
-	unwatch_drops();
+	set_hook();
 	pfree(swap);
 }

@@ -28,10 +28,16 @@ typedef void (*InsertBegunMtd) (BulkInsertStateData *bistate);
 /* Called before heap fetches a tuple for an index scan: see heap_am_hold(). */
 typedef void (*BeforeFetchMtd) (IndexFetchTableData *scan, ItemPointer tid, void *arg);
 
+/* Called with a relation that was made: see heap_am_watch_creation(). */
+typedef void (*RelationMadeMtd) (Oid relid);
+
 /* A relation with functions of ours: see heap_am.c. */
 typedef struct HeapAmSwap HeapAmSwap;
 
 extern dlist_head heap_am_catches;
+
+/* How many catches has this process made so far? */
+extern uint64 heap_am_ncatches_made;
 
 /*
  * heap_am_any_catch
@@ -44,15 +50,12 @@ heap_am_any_catch(void)
 	return !dlist_is_empty(&heap_am_catches);
 }
 
+extern void heap_am_watch_creation(RelationMadeMtd made);
 extern void heap_am_relation_changed(Oid relid);
 extern bool heap_am_is_heap(Relation rel);
-extern void heap_am_catch_scan(Relation rel, ScanBegunMtd begun);
-extern void heap_am_catch_insertion(Relation rel, InsertBegunMtd begun);
-extern uint64 heap_am_ncatches_made(void);
-extern void heap_am_drop_catches_since(uint64 number);
-extern void heap_am_drop_scan_catches(void);
+extern void heap_am_catch(Relation rel, ScanBegunMtd on_scan, InsertBegunMtd insert_begun);
+extern void heap_am_drop_catches(uint64 since);
 extern HeapAmSwap *heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg);
-extern bool heap_am_is_held(Oid relid);
 extern void heap_am_let_go_of_all(void);
 extern void heap_am_release(HeapAmSwap *swap);
 extern void heap_am_forget(HeapAmSwap *swap);

@@ -335,7 +335,7 @@ ringctl_ExecutorStart(QueryDesc *queryDesc, int eflags)
 
 	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
-		heap_am_drop_scan_catches();	/* see utility.c */
+		heap_am_drop_catches(heap_am_ncatches_made);	/* see utility.c */
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else

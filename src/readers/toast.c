@@ -529,7 +529,7 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 	RingOptions options;
 
 	if (!OidIsValid(toastid) || plan_mode() != MODE_CONTROL ||
-		plan_exclusion(rel) != NULL || heap_am_is_held(toastid))
+		plan_exclusion(rel) != NULL)
 		return;
 
 	nblocks = known_size(toastid, true);
@@ -545,8 +545,9 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 		options.leave_first = 0;
 
 	/*
-	 * If this session has the TOAST table open already, that may be for a
-	 * scan with heap_getnext(), which would refuse our routine.
+	 * If this session has the TOAST table open already, that is for a reader
+	 * of it, or may be for a scan with heap_getnext(), which would refuse our
+	 * routine.
 	 */
 	toastrel = table_open(toastid, NoLock);
 	if (toastrel->rd_refcnt == 1 && heap_am_is_heap(toastrel))

@@ -11,7 +11,7 @@
  *	    |					CheckPerms hook			planner's hook (see B)
  *	    |						+-----------+-----------+
  *	    |									|
- *	    |							heap_am_catch_scan(t)
+ *	    |							heap_am_catch(t)
  *	    |									|
  *	    |							scan begins: begin_caught_scan()
  *	    v
@@ -56,7 +56,6 @@
 
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "common/heap_am.h"
@@ -101,14 +100,8 @@ typedef struct UtilityCommand
 
 static UtilityCommand *command = NULL;	/* the innermost one */
 
-/* Are our hooks there: for objects, for the planner, and for COPY? */
-static bool watches_creation = false;
-static bool watches_planner = false;
-static bool watches_permissions = false;
-
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 static ExecutorCheckPerms_hook_type prev_ExecutorCheckPerms = NULL;
-static object_access_hook_type prev_object_access = NULL;
 static compat_relation_hook_type prev_relation_hook = NULL;
 
 /* --- A scan --- */
@@ -149,7 +142,7 @@ catch_scan(Oid relid)
 	if (rel == NULL)
 		return;
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
-		heap_am_catch_scan(rel, begin_caught_scan);
+		heap_am_catch(rel, begin_caught_scan, NULL);
 	RelationClose(rel);
 }
 
@@ -238,27 +231,19 @@ ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_vi
 }
 
 /*
- * Let COPY's check of privileges call us.  Our hook is there only while COPY
- * runs, because otherwise every query would call it.  If another library has
- * put its hook before ours meanwhile, ours stays.
+ * From now on checks of privileges call us.  Every query makes such a check,
+ * so a session that does not run COPY does not get this hook.
  */
 static void
 watch_permissions(void)
 {
-	if (watches_permissions)
+	static bool watched = false;
+
+	if (watched)
 		return;
+	watched = true;
 	prev_ExecutorCheckPerms = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = ringctl_ExecutorCheckPerms;
-	watches_permissions = true;
-}
-
-static void
-unwatch_permissions(void)
-{
-	if (ExecutorCheckPerms_hook != ringctl_ExecutorCheckPerms)
-		return;
-	ExecutorCheckPerms_hook = prev_ExecutorCheckPerms;
-	watches_permissions = false;
 }
 
 /* --- Building an index --- */
@@ -266,7 +251,8 @@ unwatch_permissions(void)
 /*
  * The planner makes the RelOptInfo of a relation.  If there is no query, it
  * was called by plan_create_index_workers() or plan_cluster_use_sort().  Only
- * the former marks the relation as a parent (rte->inh).
+ * the former marks the relation as a parent (rte->inh).  (Our hook is always
+ * there: it costs some ten instructions for each relation that is planned.)
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
@@ -278,93 +264,37 @@ ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)
 		catch_scan(COMPAT_RELATION_HOOK_RELID);
 }
 
-static void ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
-								  int subId, void *arg);
-
-/* From now on it does not matter to us which objects are made. */
-static void
-unwatch_creation(void)
-{
-	if (object_access_hook != ringctl_object_access)
-		return;
-	object_access_hook = prev_object_access;
-	watches_creation = false;
-}
-
 /*
- * If a relation has been made, remember it, for the load of a new table.
+ * A relation has been made while the innermost command runs: remember it, for
+ * the load of a new table.
  *
  * If the relation is the index of CREATE INDEX, the command scans the table
  * next: catch that scan.  (If the index is made concurrently, nothing is
  * scanned in this transaction, and the catch is forgotten.)
  */
 static void
-ringctl_object_access(ObjectAccessType access, Oid classId, Oid objectId,
-					  int subId, void *arg)
+relation_made(Oid relid)
 {
 	Oid			table;
 
-	if (prev_object_access)
-		prev_object_access(access, classId, objectId, subId, arg);
-	if (command == NULL || access != OAT_POST_CREATE ||
-		classId != RelationRelationId || subId != 0)
-		return;
 	memmove(&command->made[1], &command->made[0],
 			(RELATIONS_OF_TABLE - 1) * sizeof(Oid));
-	command->made[0] = objectId;
+	command->made[0] = relid;
 	if (!command->creates_index)
 		return;
 	CommandCounterIncrement();	/* index_create() does that next anyway */
-	table = IndexGetRelation(objectId, true);
+	table = IndexGetRelation(relid, true);
 	if (OidIsValid(table))
 		catch_scan(table);
 
 	/*
 	 * If the first index is not that of a partitioned table, no other index
-	 * follows.  Then the hook is not needed any more, unless this command
-	 * runs in another one.
+	 * follows.  Then we need not be told any more, unless this command runs
+	 * in another one.
 	 */
 	if (command->outer == NULL && !OidIsValid(command->made[1]) &&
-		get_rel_relkind(objectId) == RELKIND_INDEX)
-		unwatch_creation();
-}
-
-/*
- * Let the server tell us of objects that are made, and let the planner tell us
- * of relations that it looks at.  Our hooks are there only while a command
- * runs that needs them, because others would pay for them: while there is a
- * hook for objects, each call of a function with a search_path of its own
- * takes longer.  If another library has put its hook before ours meanwhile,
- * ours stays.
- */
-static void
-watch_objects(const UtilityCommand *cmd)
-{
-	bool		loads = cmd->fills_table && write_ring_is_set();
-
-	if (!watches_creation && (cmd->creates_index || loads))
-	{
-		prev_object_access = object_access_hook;
-		object_access_hook = ringctl_object_access;
-		watches_creation = true;
-	}
-	if (!watches_planner && cmd->kind == READER_INDEX_BUILD)
-	{
-		prev_relation_hook = compat_relation_hook;
-		compat_relation_hook = ringctl_relation_hook;
-		watches_planner = true;
-	}
-}
-
-static void
-unwatch_objects(void)
-{
-	unwatch_creation();
-	if (compat_relation_hook == ringctl_relation_hook)
-	{
-		compat_relation_hook = prev_relation_hook;
-		watches_planner = false;
-	}
+		get_rel_relkind(relid) == RELKIND_INDEX)
+		heap_am_watch_creation(NULL);
 }
 
 /* --- Commands --- */
@@ -413,17 +343,6 @@ describe_command(const Node *statement, UtilityCommand *cmd)
 	}
 }
 
-/* Is there a running COPY that has not checked privileges yet? */
-static bool
-copy_waits(void)
-{
-	const UtilityCommand *cmd = command;
-
-	while (cmd != NULL && cmd->copied == NULL)
-		cmd = cmd->outer;
-	return cmd != NULL;
-}
-
 /* The parameters of ProcessUtility(). */
 #define UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
 	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
@@ -453,11 +372,11 @@ static void
 ringctl_ProcessUtility(UTILITY_PARAMS)
 {
 	UtilityCommand this_command = {.outer = command};
-	uint64		ncatches;
+	uint64		ncatches = heap_am_ncatches_made;
 
 	shared_watch_exit();
 	if (unlikely(heap_am_any_catch()))
-		heap_am_drop_scan_catches();
+		heap_am_drop_catches(ncatches);
 	if (nodeTag(pstmt->utilityStmt) == COMPAT_CLUSTER_STMT)
 		heap_am_let_go_of_all();
 	if (names_our_labels(pstmt->utilityStmt))
@@ -466,7 +385,6 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	{
 		if (command == NULL)
 		{
-			unwatch_objects();	/* a command that failed may have left them */
 			process_utility(UTILITY_ARGS);
 			return;
 		}
@@ -475,14 +393,16 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 			.outer = command
 		};
 	}
-	ncatches = heap_am_ncatches_made();
 	command = &this_command;
 	if (this_command.copied != NULL)
 		watch_permissions();
-	else if (this_command.kind == READER_INDEX_BUILD || this_command.fills_table)
-		watch_objects(&this_command);
+	if (this_command.creates_index)
+		heap_am_watch_creation(relation_made);
 	if (this_command.fills_table && write_ring_is_set())
+	{
+		heap_am_watch_creation(relation_made);
 		executor_watch_runs();
+	}
 	PG_TRY();
 	{
 		process_utility(UTILITY_ARGS);
@@ -490,17 +410,12 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	PG_FINALLY();
 	{
 		command = this_command.outer;
-		if (!copy_waits())
-			unwatch_permissions();
 		if (command == NULL)
-			unwatch_objects();
-		heap_am_drop_catches_since(ncatches);
+			heap_am_watch_creation(NULL);
+		heap_am_drop_catches(ncatches);
 	}
 	PG_END_TRY();
 	end_scans(&this_command);
-	if (command == NULL)
-		unwatch_objects();		/* again: heap_am.c's hook may have been
-								 * before ours until the TOAST readers ended */
 }
 
 /* The command commits, and may go on. */
@@ -521,5 +436,7 @@ utility_install_hooks(void)
 {
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = ringctl_ProcessUtility;
+	prev_relation_hook = compat_relation_hook;
+	compat_relation_hook = ringctl_relation_hook;
 	RegisterXactCallback(end_scans_before_commit, NULL);
 }

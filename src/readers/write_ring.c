@@ -79,7 +79,7 @@ write_ring_catch(Oid relid)
 	if (rel == NULL)
 		return;
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && plan_exclusion(rel) == NULL)
-		heap_am_catch_insertion(rel, insertion_begun);
+		heap_am_catch(rel, NULL, insertion_begun);
 	RelationClose(rel);
 }
 
