@@ -99,18 +99,30 @@ ring_require_server(void)
 
 /*
  * The ring runs from now on.  If there is room in this process's segment,
- * other sessions see the ring once it is shown: see live_show().
+ * other sessions see the ring once it is shown: see live_show().  What has no
+ * room there is in private memory.
+ *
+ * If that can't be allocated, the ring runs without slots until ring_close().
  */
 static void
 start_running(Ring *ring)
 {
+	int			nslots = ring->options.capacity;
+
 	if (ring->strategy != NULL && !ring->options.observe)
-		lend_make_room(ring->options.capacity);
-	ring->live = live_enter(ring->options.capacity, &ring->not_shown);
+		lend_make_room(nslots);
+	ring->live = live_enter(nslots, &ring->not_shown);
 	ring->state = RING_RUNNING;
-	ring->slots = live_slots(ring->live);
-	ring->public = live_public(ring->live);
-	*ring->public = ring->own;
+	if (ring->live != NULL)
+	{
+		ring->slots = live_slots(ring->live);
+		ring->public = live_public(ring->live);
+		*ring->public = ring->own;
+	}
+	if (ring->slots == NULL && nslots > 0)
+		ring->slots = ring->private_slots =
+			MemoryContextAllocExtended(ring_context, nslots * sizeof(RingSlot),
+									   MCXT_ALLOC_HUGE);
 }
 
 /*
@@ -147,8 +159,11 @@ stop_running(Ring *ring)
 	ring->state = RING_STOPPED;
 	ring->own = *ring->public;
 	ring->public = &ring->own;
-	ring->slots = NULL;
-	live_leave(ring->live);
+	if (ring->private_slots != NULL)
+		pfree(ring->private_slots);
+	ring->slots = ring->private_slots = NULL;
+	if (ring->live != NULL)
+		live_leave(ring->live);
 	ring->live = NULL;
 }
 
@@ -563,7 +578,10 @@ ring_free(Ring *ring)
 	pfree(ring);
 }
 
-/* The ring among the live rings; NULL while it does not run. */
+/*
+ * The ring among the live rings; NULL while it does not run, or if there is no
+ * room for it.
+ */
 LiveRing *
 ring_live(const Ring *ring)
 {

@@ -46,7 +46,7 @@
 
 /* Must be changed whenever the layout of anything in shared memory changes. */
 #ifndef RINGCTL_LAYOUT
-#define RINGCTL_LAYOUT	"16"
+#define RINGCTL_LAYOUT	"17"
 #endif
 #define SEGMENT_NAME	"pg_ringctl layout " RINGCTL_LAYOUT
 #define TRANCHE_NAME	"pg_ringctl"
