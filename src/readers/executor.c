@@ -47,6 +47,7 @@
 #include "readers/write_ring.h"
 #include "ring/plan.h"
 #include "shmem/area.h"
+#include "shmem/kill_switch.h"
 #include "utils/rel.h"
 
 /* How many of the relation's nblocks blocks the node is expected to read. */

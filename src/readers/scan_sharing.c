@@ -69,7 +69,7 @@ static const ShareState *
 wait_for_others(ScanReader *reader, const ShareState *state)
 {
 	ring_count_wait(reader->reader.ring);
-	while (state->wait && enabled_still(&reader->enabled))
+	while (state->wait)
 	{
 		double		waited_ms;
 
@@ -118,6 +118,11 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 	int64		ahead;
 	const ShareState *state;
 
+	if (ring_options(ring)->observe)
+	{
+		scan_leave_sharing(reader); /* the kill switch was thrown */
+		return;
+	}
 	reader->blocks_to_step = BLOCKS_PER_STEP;
 	if (next == InvalidBlockNumber)
 		next = block;

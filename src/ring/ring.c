@@ -201,6 +201,7 @@ ring_create(const RingOptions *options)
 	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
 	ring->in_first_reads = options->leave_first > 0;
 	ring->public = &ring->own;
+	enabled_mark(&ring->enabled);
 
 	if (options->nbuffers > 0)
 	{
@@ -356,8 +357,33 @@ next_slots_are_ready(const Ring *ring, BlockNumber block)
 }
 
 /*
+ * The kill switch was thrown: only watch the ring from now on.
+ *
+ * After that the ring can't grow, but its stream goes on looking ahead.  So
+ * first give the ring room for all buffers that look-ahead may pin.
+ */
+static void
+stop_control(Ring *ring)
+{
+	if (ring->options.observe)
+		return;
+	if (ring->slots != NULL)
+	{
+		int			more = ring->options.base_capacity - ring->public->nbuffers;
+
+		ring_watch(ring);
+		if (more > 0)
+			ring_grow(ring, more);
+		lend_cancel_reservation(ring);
+	}
+	ring->options.observe = true;
+	forget_reusable(ring);
+}
+
+/*
  * Watch the ring, adjust its size, and tend its slots.  Each time the ring has
- * grown, other slots come next, and these have to be tended.
+ * grown, other slots come next, and these have to be tended.  If the kill
+ * switch was thrown, only watch the ring.
  */
 static void
 watch_and_tend(Ring *ring, BlockNumber block)
@@ -366,6 +392,8 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	int			pending_before;
 	int			pending;
 
+	if (unlikely(!enabled_still(&ring->enabled)))
+		stop_control(ring);
 	if (next_slots_are_ready(ring, block))
 	{
 		count_only(ring, block);
@@ -446,31 +474,6 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 void
 ring_resume(Ring *ring)
 {
-	forget_reusable(ring);
-}
-
-/*
- * ring_stop_control
- *		The kill switch was thrown: only watch the ring from now on.
- *
- * After that the ring can't grow, but its stream goes on looking ahead.  So
- * first give the ring room for all buffers that look-ahead may pin.
- */
-void
-ring_stop_control(Ring *ring)
-{
-	if (ring->options.observe)
-		return;
-	if (ring->slots != NULL)
-	{
-		int			more = ring->options.base_capacity - ring->public->nbuffers;
-
-		ring_watch(ring);
-		if (more > 0)
-			ring_grow(ring, more);
-		lend_cancel_reservation(ring);
-	}
-	ring->options.observe = true;
 	forget_reusable(ring);
 }
 

@@ -68,7 +68,6 @@ extern void ring_consume_all(Ring *ring);
 extern void ring_drop_unconsumed(Ring *ring);
 extern void ring_count_unringed(Ring *ring, int64 reads);
 extern void ring_resume(Ring *ring);
-extern void ring_stop_control(Ring *ring);
 extern void ring_lend(Ring *ring);
 extern void ring_start(Ring *ring);
 extern void ring_start_pass(Ring *ring);

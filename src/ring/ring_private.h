@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "ring/ring.h"
 #include "ring/strategy.h"
+#include "shmem/kill_switch.h"
 #include "shmem/live_rings.h"
 
 /*
@@ -114,6 +115,7 @@ struct Ring
 {
 	RingState	state;
 	RingOptions options;
+	EnabledMark enabled;
 	LiveRing   *live;			/* NULL unless the ring runs and has room
 								 * there */
 	bool		not_shown;		/* was it counted as not shown? */
