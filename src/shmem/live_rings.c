@@ -506,16 +506,9 @@ view_ring(LiveSegment *segment, int i, bool slots, LiveView *view)
 	return pg_atomic_read_u64(&ring->shown) == view->ringid;
 }
 
-typedef struct Views
-{
-	LiveView   *views;
-	int			nviews;
-	int			size;
-} Views;
-
-/* Add the rings of the process that has this place and this pid. */
+/* Add to *views the rings of the process that has this place and this pid. */
 static void
-view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
+view_place(LivePlace *place, uint32 pid, bool slots, List **views)
 {
 	dsm_handle	handle = pg_atomic_read_u32(&place->segment);
 	dsm_segment *attached = NULL;
@@ -537,13 +530,13 @@ view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 	}
 	for (int i = 0; i < MAX_SHOWN; i++)
 	{
-		if (all->nviews == all->size)
-		{
-			all->size *= 2;
-			all->views = repalloc_huge(all->views, all->size * sizeof(LiveView));
-		}
-		if (view_ring(segment, i, slots, &all->views[all->nviews]))
-			all->views[all->nviews++].pid = pid;
+		LiveView   *view = palloc(sizeof(LiveView));
+
+		view->pid = pid;
+		if (view_ring(segment, i, slots, view))
+			*views = lappend(*views, view);
+		else
+			pfree(view);
 	}
 	if (attached != NULL)
 		dsm_detach(attached);
@@ -551,26 +544,24 @@ view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 
 /*
  * live_read
- *		Copy the shown rings to palloc'd *views, and return their number.
+ *		Returns copies of the shown rings, a List of palloc'd LiveViews.
  *
  * If only_pid is not 0, copy only the rings of that process.  slots: copy
  * their slots, too?  No session waits for this.
  */
-int
-live_read(int only_pid, bool slots, LiveView **views)
+List *
+live_read(int only_pid, bool slots)
 {
-	Views		all = {.size = 64};
+	List	   *views = NIL;
 
-	all.views = palloc(all.size * sizeof(LiveView));
 	for (int i = 0; i < live->nplaces; i++)
 	{
 		uint32		pid = pg_atomic_read_u32(&live->places[i].pid);
 
 		if (pid == 0 || (only_pid != 0 && pid != (uint32) only_pid))
 			continue;
-		view_place(&live->places[i], pid, slots, &all);
+		view_place(&live->places[i], pid, slots, &views);
 		CHECK_FOR_INTERRUPTS();
 	}
-	*views = all.views;
-	return all.nviews;
+	return views;
 }
