@@ -47,6 +47,7 @@
 #include "readers/write_ring.h"
 #include "ring/plan.h"
 #include "shmem/area.h"
+#include "shmem/kill_switch.h"
 #include "utils/rel.h"
 
 /* The query that last ran for a limited number of rows; it may have ended. */

@@ -70,6 +70,7 @@
 #include "readers/scan_reader.h"
 #include "params.h"
 #include "ring/plan.h"
+#include "shmem/kill_switch.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 

@@ -16,7 +16,6 @@
 
 #include "access/parallel.h"
 #include "compat.h"
-#include "shmem/kill_switch.h"
 #include "executor/instrument.h"
 #include "readers/load.h"
 #include "miscadmin.h"
@@ -27,29 +26,6 @@
 
 /* Blocks between two reports of the progress. */
 #define BLOCKS_PER_REPORT	16
-
-/* The argument of the stream's callback. */
-typedef struct Load
-{
-	ReadStreamBlockNumberCB next_block; /* the caller's callback */
-	void	   *next_block_arg;
-	Ring	   *ring;
-	EnabledMark enabled;
-} Load;
-
-/*
- * The stream's callback.  If the kill switch is thrown, the stream goes on,
- * but its ring is not controlled any more.
- */
-static BlockNumber
-next_block_to_load(ReadStream *stream, void *arg, void *per_buffer_data)
-{
-	Load	   *load = (Load *) arg;
-
-	if (unlikely(!enabled_still(&load->enabled)))
-		ring_stop_control(load->ring);
-	return load->next_block(stream, load->next_block_arg, per_buffer_data);
-}
 
 static void
 drain(ReadStream *stream, Ring *ring, LoadResult *result)
@@ -89,7 +65,6 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 			void *next_block_arg, LoadResult *result)
 {
 	RingOptions options = *asked_options;
-	Load		load = {.next_block = next_block,.next_block_arg = next_block_arg};
 	int64		read_before;
 	Reader	   *reader;
 	ReadStream *stream;
@@ -103,13 +78,12 @@ load_blocks(Relation rel, ForkNumber forknum, const RingOptions *asked_options,
 	else
 		reader->scans = 1;
 	reader_begin(reader, READER_PREWARM, RelationGetRelid(rel), &options);
-	ring = load.ring = reader->ring;
-	enabled_mark(&load.enabled);
+	ring = reader->ring;
 	reader_start_pass(reader, blocks_total);
 
 	stream = ring_begin_stream(ring,
 							   READ_STREAM_FULL | COMPAT_READ_STREAM_BATCHING,
-							   rel, forknum, next_block_to_load, &load, 0);
+							   rel, forknum, next_block, next_block_arg, 0);
 	read_before = blocks_read();
 	drain(stream, ring, result);
 	reader_hide(reader);

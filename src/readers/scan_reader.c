@@ -253,11 +253,6 @@ end_asking(ScanReader *reader)
 BlockNumber
 scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
 {
-	if (unlikely(!enabled_still(&reader->enabled)))
-	{
-		scan_leave_sharing(reader);
-		ring_stop_control(reader->reader.ring);
-	}
 	if (unlikely(reader->direction != reader->scan->rs_dir))
 		change_direction(reader);
 	if (unlikely(reader->quiet) && !ring_is_quiet(reader->reader.ring))
@@ -437,7 +432,6 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 	}
 	reader->blocks_to_step = PG_INT64_MAX;
 	reader_begin(&reader->reader, kind, RelationGetRelid(rel), &own_options);
-	enabled_mark(&reader->enabled);
 	return reader;
 }
 

@@ -15,7 +15,6 @@
 #include "readers/reader.h"
 #include "readers/scan_facts.h"
 #include "sharing/sharing.h"
-#include "shmem/kill_switch.h"
 
 /* The readers of one running query or utility command: see scan_query.c. */
 typedef struct QueryScans QueryScans;
@@ -41,7 +40,6 @@ typedef struct ScanReader
 	bool		for_leader;		/* in a worker: is the scan in the leader's
 								 * query, not in that of a function? */
 	HeapScanDesc scan;			/* NULL: this is an index scan */
-	EnabledMark enabled;
 	PassState	pass;
 	int			blocks_of_server;	/* blocks that the server has read of the
 									 * pass that our stream is about to begin;

@@ -63,18 +63,19 @@ scan_begin_sharing(ScanReader *reader)
 
 /*
  * Wait for another scan as long as that pays.  The wait is counted when it
- * begins, because it may be cancelled.
+ * begins, because it may be cancelled; and with a microsecond, so that the
+ * time is not zero if any wait was counted.
  */
 static const ShareState *
 wait_for_others(ScanReader *reader, const ShareState *state)
 {
-	ring_count_wait(reader->reader.ring);
-	while (state->wait && enabled_still(&reader->enabled))
+	ring_add_waits(reader->reader.ring, 1, 1);
+	while (state->wait)
 	{
 		double		waited_ms;
 
 		state = share_nap(reader->share, &waited_ms);
-		ring_add_wait_time(reader->reader.ring, (int64) (waited_ms * 1000));
+		ring_add_waits(reader->reader.ring, 0, (int64) (waited_ms * 1000));
 	}
 	return state;
 }
@@ -118,6 +119,11 @@ scan_share(ScanReader *reader, BlockNumber block, BlockNumber start)
 	int64		ahead;
 	const ShareState *state;
 
+	if (ring_options(ring)->observe)
+	{
+		scan_leave_sharing(reader); /* the kill switch was thrown */
+		return;
+	}
 	reader->blocks_to_step = BLOCKS_PER_STEP;
 	if (next == InvalidBlockNumber)
 		next = block;

@@ -99,18 +99,30 @@ ring_require_server(void)
 
 /*
  * The ring runs from now on.  If there is room in this process's segment,
- * other sessions see the ring once it is shown: see live_show().
+ * other sessions see the ring once it is shown: see live_show().  What has no
+ * room there is in private memory.
+ *
+ * If that can't be allocated, the ring runs without slots until ring_close().
  */
 static void
 start_running(Ring *ring)
 {
+	int			nslots = ring->options.capacity;
+
 	if (ring->strategy != NULL && !ring->options.observe)
-		lend_make_room(ring->options.capacity);
-	ring->live = live_enter(ring->options.capacity, &ring->not_shown);
+		lend_make_room(nslots);
+	ring->live = live_enter(nslots, &ring->not_shown);
 	ring->state = RING_RUNNING;
-	ring->slots = live_slots(ring->live);
-	ring->public = live_public(ring->live);
-	*ring->public = ring->own;
+	if (ring->live != NULL)
+	{
+		ring->slots = live_slots(ring->live);
+		ring->public = live_public(ring->live);
+		*ring->public = ring->own;
+	}
+	if (ring->slots == NULL && nslots > 0)
+		ring->slots = ring->private_slots =
+			MemoryContextAllocExtended(ring_context, nslots * sizeof(RingSlot),
+									   MCXT_ALLOC_HUGE);
 }
 
 /*
@@ -147,8 +159,11 @@ stop_running(Ring *ring)
 	ring->state = RING_STOPPED;
 	ring->own = *ring->public;
 	ring->public = &ring->own;
-	ring->slots = NULL;
-	live_leave(ring->live);
+	if (ring->private_slots != NULL)
+		pfree(ring->private_slots);
+	ring->slots = ring->private_slots = NULL;
+	if (ring->live != NULL)
+		live_leave(ring->live);
 	ring->live = NULL;
 }
 
@@ -186,6 +201,7 @@ ring_create(const RingOptions *options)
 	ring->own.nbuffers = ring->own.nbuffers_max = options->nbuffers;
 	ring->in_first_reads = options->leave_first > 0;
 	ring->public = &ring->own;
+	enabled_mark(&ring->enabled);
 
 	if (options->nbuffers > 0)
 	{
@@ -341,8 +357,33 @@ next_slots_are_ready(const Ring *ring, BlockNumber block)
 }
 
 /*
+ * The kill switch was thrown: only watch the ring from now on.
+ *
+ * After that the ring can't grow, but its stream goes on looking ahead.  So
+ * first give the ring room for all buffers that look-ahead may pin.
+ */
+static void
+stop_control(Ring *ring)
+{
+	if (ring->options.observe)
+		return;
+	if (ring->slots != NULL)
+	{
+		int			more = ring->options.base_capacity - ring->public->nbuffers;
+
+		ring_watch(ring);
+		if (more > 0)
+			ring_grow(ring, more);
+		lend_cancel_reservation(ring);
+	}
+	ring->options.observe = true;
+	forget_reusable(ring);
+}
+
+/*
  * Watch the ring, adjust its size, and tend its slots.  Each time the ring has
- * grown, other slots come next, and these have to be tended.
+ * grown, other slots come next, and these have to be tended.  If the kill
+ * switch was thrown, only watch the ring.
  */
 static void
 watch_and_tend(Ring *ring, BlockNumber block)
@@ -351,6 +392,8 @@ watch_and_tend(Ring *ring, BlockNumber block)
 	int			pending_before;
 	int			pending;
 
+	if (unlikely(!enabled_still(&ring->enabled)))
+		stop_control(ring);
 	if (next_slots_are_ready(ring, block))
 	{
 		count_only(ring, block);
@@ -431,31 +474,6 @@ ring_next_block(ReadStream *stream, void *arg, void *per_buffer_data)
 void
 ring_resume(Ring *ring)
 {
-	forget_reusable(ring);
-}
-
-/*
- * ring_stop_control
- *		The kill switch was thrown: only watch the ring from now on.
- *
- * After that the ring can't grow, but its stream goes on looking ahead.  So
- * first give the ring room for all buffers that look-ahead may pin.
- */
-void
-ring_stop_control(Ring *ring)
-{
-	if (ring->options.observe)
-		return;
-	if (ring->slots != NULL)
-	{
-		int			more = ring->options.base_capacity - ring->public->nbuffers;
-
-		ring_watch(ring);
-		if (more > 0)
-			ring_grow(ring, more);
-		lend_cancel_reservation(ring);
-	}
-	ring->options.observe = true;
 	forget_reusable(ring);
 }
 
@@ -563,7 +581,10 @@ ring_free(Ring *ring)
 	pfree(ring);
 }
 
-/* The ring among the live rings; NULL while it does not run. */
+/*
+ * The ring among the live rings; NULL while it does not run, or if there is no
+ * room for it.
+ */
 LiveRing *
 ring_live(const Ring *ring)
 {

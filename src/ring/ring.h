@@ -60,15 +60,13 @@ extern void ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 extern void ring_watch(Ring *ring);
 extern void ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep,
 							 bool fell_behind);
-extern void ring_count_wait(Ring *ring);
-extern void ring_add_wait_time(Ring *ring, int64 microseconds);
+extern void ring_add_waits(Ring *ring, int64 waits, int64 microseconds);
 extern void ring_consume(Ring *ring, BlockNumber block);
 extern void ring_consume_next(Ring *ring);
 extern void ring_consume_all(Ring *ring);
 extern void ring_drop_unconsumed(Ring *ring);
 extern void ring_count_unringed(Ring *ring, int64 reads);
 extern void ring_resume(Ring *ring);
-extern void ring_stop_control(Ring *ring);
 extern void ring_lend(Ring *ring);
 extern void ring_start(Ring *ring);
 extern void ring_start_pass(Ring *ring);

@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "ring/ring.h"
 #include "ring/strategy.h"
+#include "shmem/kill_switch.h"
 #include "shmem/live_rings.h"
 
 /*
@@ -114,7 +115,9 @@ struct Ring
 {
 	RingState	state;
 	RingOptions options;
-	LiveRing   *live;			/* NULL unless the ring runs */
+	EnabledMark enabled;
+	LiveRing   *live;			/* NULL unless the ring runs and has room
+								 * there */
 	bool		not_shown;		/* was it counted as not shown? */
 	RingPublic *public;			/* points into *live, or to own */
 	RingPublic	own;
@@ -129,6 +132,8 @@ struct Ring
 	BufferAccessStrategy strategy;	/* NULL: reads without a ring */
 	RingSlot   *slots;			/* our copy of the strategy's array; NULL if
 								 * the ring does not run or has no strategy */
+	RingSlot   *private_slots;	/* the same, if there is no room in *live;
+								 * else NULL */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
 	bool		in_first_reads; /* have fewer than leave_first pages been left

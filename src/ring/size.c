@@ -88,22 +88,13 @@ ring_set_sharing(Ring *ring, bool shared, int64 blocks_to_keep, bool fell_behind
 }
 
 /*
- * ring_count_wait, ring_add_wait_time
- *		The scan begins to wait for another scan, or has waited for this time.
- *
- * ring_count_wait() also adds a microsecond to the time, so that the time is
- * not zero if any wait was counted.
+ * ring_add_waits
+ *		Count waits for other scans, and time of such waits.
  */
 void
-ring_count_wait(Ring *ring)
+ring_add_waits(Ring *ring, int64 waits, int64 microseconds)
 {
-	ring->public->counts.share_waits++;
-	ring->public->counts.share_wait_us++;
-}
-
-void
-ring_add_wait_time(Ring *ring, int64 microseconds)
-{
+	ring->public->counts.share_waits += waits;
 	ring->public->counts.share_wait_us += microseconds;
 }
 

@@ -82,7 +82,7 @@ enabled_assign(bool newval, void *extra pg_attribute_unused())
 
 /*
  * enabled_mark
- *		A reader starts: remember the state of the kill switch.
+ *		A ring or a reader begins: remember the state of the kill switch.
  */
 void
 enabled_mark(EnabledMark *mark)

@@ -14,14 +14,14 @@
 #include "port/atomics.h"
 #include "postmaster/interrupt.h"
 
-/* What a reader remembers of the kill switch. */
+/* What a ring or a reader remembers of the kill switch. */
 typedef struct EnabledMark
 {
 	pg_atomic_uint32 *shared_count; /* shared count that changes whenever
 									 * pg_ringctl is switched off; NULL: there
 									 * is none */
-	uint32		off_count;		/* its value when the reader started */
-	bool		switched_off;	/* is pg_ringctl off for this reader? */
+	uint32		off_count;		/* its value at enabled_mark() */
+	bool		switched_off;	/* is pg_ringctl off for it? */
 } EnabledMark;
 
 extern void enabled_assign(bool newval, void *extra);

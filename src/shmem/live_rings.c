@@ -53,7 +53,6 @@
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 /* Maximum number of rings of one process that are shown. */
@@ -84,10 +83,7 @@ struct LiveRing
 	RingPublic	public;
 	int			first_slot;		/* index of its first slot in the segment */
 	int			nslots;			/* number of slots there; may be 0 */
-	/* the following is used by the owner only */
-	bool		in_use;
-	bool		private;		/* the ring is in private memory */
-	RingSlot   *private_slots;	/* its slots in private memory; or NULL */
+	bool		in_use;			/* used by the owner only */
 };
 
 /* What is in a process's segment. */
@@ -363,52 +359,32 @@ count_not_shown(void)
 
 /*
  * live_enter
- *		Returns a ring with nslots slots, which other sessions do not see until
+ *		Returns a ring in the segment, with nslots slots, or without slots if
+ *		there is no room for them; or NULL if there is no room for the ring, or
+ *		the segment can't be made.  Other sessions do not see the ring until
  *		live_show().  The slots are not initialized: a ring that has room for
  *		thousands of slots may use a few only.  The caller must give the ring
  *		back with live_leave().
  *
- * If the segment can't be made, or has no room for the ring or its slots, sets
- * *not_shown, and counts the ring unless *not_shown was set before.  Raises an
- * error only if private memory can't be allocated, or if the query is
- * cancelled while the segment is made.
+ * If there is no room, sets *not_shown, and counts the ring unless *not_shown
+ * was set before.  Raises an error only if the query is cancelled while the
+ * segment is made.
  */
 LiveRing *
 live_enter(int nslots, bool *not_shown)
 {
 	LiveRing   *ring = get_unused_ring();
-	RingSlot   *private_slots = NULL;
-	int			first_slot = -1;
+	int			first_slot = ring != NULL ? find_free_slots(nslots) : -1;
 
-	if (ring != NULL && nslots > 0)
-		first_slot = find_free_slots(nslots);
-	if ((ring == NULL || (nslots > 0 && first_slot < 0)) && !*not_shown)
+	if (first_slot < 0 && !*not_shown)
 	{
 		count_not_shown();
 		*not_shown = true;
 	}
-
-	if (nslots > 0 && first_slot < 0)
-		private_slots = MemoryContextAllocExtended(TopMemoryContext,
-												   nslots * sizeof(RingSlot),
-												   MCXT_ALLOC_HUGE);
 	if (ring == NULL)
-	{
-		ring = MemoryContextAllocExtended(TopMemoryContext, sizeof(LiveRing),
-										  MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
-		if (ring == NULL)
-		{
-			if (private_slots != NULL)
-				pfree(private_slots);
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-		}
-		pg_atomic_init_u64(&ring->shown, 0);
-		ring->private = true;
-	}
+		return NULL;
 	memset(&ring->public, 0, sizeof(RingPublic));
 	ring->in_use = true;
-	ring->private_slots = private_slots;
 	ring->first_slot = Max(0, first_slot);
 	ring->nslots = first_slot < 0 ? 0 : nslots;
 	return ring;
@@ -422,13 +398,8 @@ void
 live_leave(LiveRing *ring)
 {
 	live_hide(ring);
-	if (ring->private_slots != NULL)
-		pfree(ring->private_slots);
-	ring->private_slots = NULL;
 	ring->in_use = false;
-	if (ring->private)
-		pfree(ring);
-	else if (!IsTransactionState() && !proc_exit_inprogress)
+	if (!IsTransactionState() && !proc_exit_inprogress)
 		maybe_release_segment();	/* the (sub)transaction has ended or
 									 * failed */
 }
@@ -452,12 +423,12 @@ live_new_ringid(void)
 /*
  * live_show
  *		From now on other sessions see the ring, under this number.  Does
- *		nothing if they see it already, or if it is in private memory.
+ *		nothing if they see it already.
  */
 void
 live_show(LiveRing *ring, uint64 ringid, const LiveInfo *info)
 {
-	if (ring->private || pg_atomic_read_u64(&ring->shown) != 0)
+	if (pg_atomic_read_u64(&ring->shown) != 0)
 		return;
 	ring->info = *info;
 	pg_write_barrier();
@@ -475,7 +446,7 @@ live_hide(LiveRing *ring)
 	pg_write_barrier();
 }
 
-/* The ring's public part, and its slots (NULL if it has none). */
+/* The ring's public part, and its slots (NULL if it has none there). */
 RingPublic *
 live_public(LiveRing *ring)
 {
@@ -485,8 +456,6 @@ live_public(LiveRing *ring)
 RingSlot *
 live_slots(LiveRing *ring)
 {
-	if (ring->private_slots != NULL)
-		return ring->private_slots;
 	return ring->nslots > 0 ? &my_segment->slots[ring->first_slot] : NULL;
 }
 
@@ -537,16 +506,9 @@ view_ring(LiveSegment *segment, int i, bool slots, LiveView *view)
 	return pg_atomic_read_u64(&ring->shown) == view->ringid;
 }
 
-typedef struct Views
-{
-	LiveView   *views;
-	int			nviews;
-	int			size;
-} Views;
-
-/* Add the rings of the process that has this place and this pid. */
+/* Add to *views the rings of the process that has this place and this pid. */
 static void
-view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
+view_place(LivePlace *place, uint32 pid, bool slots, List **views)
 {
 	dsm_handle	handle = pg_atomic_read_u32(&place->segment);
 	dsm_segment *attached = NULL;
@@ -568,13 +530,13 @@ view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 	}
 	for (int i = 0; i < MAX_SHOWN; i++)
 	{
-		if (all->nviews == all->size)
-		{
-			all->size *= 2;
-			all->views = repalloc_huge(all->views, all->size * sizeof(LiveView));
-		}
-		if (view_ring(segment, i, slots, &all->views[all->nviews]))
-			all->views[all->nviews++].pid = pid;
+		LiveView   *view = palloc(sizeof(LiveView));
+
+		view->pid = pid;
+		if (view_ring(segment, i, slots, view))
+			*views = lappend(*views, view);
+		else
+			pfree(view);
 	}
 	if (attached != NULL)
 		dsm_detach(attached);
@@ -582,26 +544,24 @@ view_place(LivePlace *place, uint32 pid, bool slots, Views *all)
 
 /*
  * live_read
- *		Copy the shown rings to palloc'd *views, and return their number.
+ *		Returns copies of the shown rings, a List of palloc'd LiveViews.
  *
  * If only_pid is not 0, copy only the rings of that process.  slots: copy
  * their slots, too?  No session waits for this.
  */
-int
-live_read(int only_pid, bool slots, LiveView **views)
+List *
+live_read(int only_pid, bool slots)
 {
-	Views		all = {.size = 64};
+	List	   *views = NIL;
 
-	all.views = palloc(all.size * sizeof(LiveView));
 	for (int i = 0; i < live->nplaces; i++)
 	{
 		uint32		pid = pg_atomic_read_u32(&live->places[i].pid);
 
 		if (pid == 0 || (only_pid != 0 && pid != (uint32) only_pid))
 			continue;
-		view_place(&live->places[i], pid, slots, &all);
+		view_place(&live->places[i], pid, slots, &views);
 		CHECK_FOR_INTERRUPTS();
 	}
-	*views = all.views;
-	return all.nviews;
+	return views;
 }

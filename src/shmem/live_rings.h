@@ -11,6 +11,7 @@
 #define RINGCTL_LIVE_RINGS_H
 
 #include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
 #include "ring_types.h"
 
 typedef struct LiveRing LiveRing;
@@ -48,6 +49,6 @@ extern int64 live_not_shown(void);
 extern RingPublic *live_public(LiveRing *ring);
 extern RingSlot *live_slots(LiveRing *ring);
 
-extern int	live_read(int only_pid, bool slots, LiveView **views);
+extern List *live_read(int only_pid, bool slots);
 
 #endif							/* RINGCTL_LIVE_RINGS_H */

@@ -125,15 +125,13 @@ has_page(Buffer buffer, const BufferTag *tag, Header *header)
 static void
 mark_rings(uint8 *marks)
 {
-	LiveView   *views;
 	Header		header;
-	int			nviews = live_read(0, true, &views);
 
-	for (int i = 0; i < nviews; i++)
+	foreach_ptr(LiveView, view, live_read(0, true))
 	{
-		for (int n = 0; views[i].slots && n < views[i].public.nbuffers; n++)
+		for (int n = 0; view->slots && n < view->public.nbuffers; n++)
 		{
-			RingSlot   *slot = &views[i].slots[n];
+			RingSlot   *slot = &view->slots[n];
 
 			/*
 			 * The slot may be changing, so its buffer number may be invalid.

@@ -77,16 +77,13 @@ Datum
 pg_ringctl_rings(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo;
-	LiveView   *views;
-	int			nviews;
 
 	ring_require_server();
 	rsinfo = results_begin_set(fcinfo, RINGS_COLUMNS);
 
 	reader_attach_shared();
-	nviews = live_read(0, false, &views);
-	for (int i = 0; i < nviews; i++)
-		put_ring(rsinfo, &views[i]);
+	foreach_ptr(LiveView, view, live_read(0, false))
+		put_ring(rsinfo, view);
 	return (Datum) 0;
 }
 
@@ -146,26 +143,23 @@ Datum
 pg_ringctl_ring_slots(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo;
-	LiveView   *views;
-	int			nviews = 0;
+	List	   *views = NIL;
 
 	ring_require_server();
 	rsinfo = results_begin_set(fcinfo, SLOTS_COLUMNS);
 
 	reader_attach_shared();
 	if (PG_NARGS() == 0)
-		nviews = live_read(0, true, &views);
+		views = live_read(0, true);
 	else if (PG_GETARG_INT32(0) > 0)
-		nviews = live_read(PG_GETARG_INT32(0), true, &views);
+		views = live_read(PG_GETARG_INT32(0), true);
 
-	for (int i = 0; i < nviews; i++)
+	foreach_ptr(LiveView, view, views)
 	{
-		if (views[i].slots == NULL)
-			continue;
-		for (int slot = 0; slot < views[i].public.nbuffers; slot++)
+		for (int slot = 0; view->slots && slot < view->public.nbuffers; slot++)
 		{
 			CHECK_FOR_INTERRUPTS();
-			put_slot(rsinfo, &views[i], slot);
+			put_slot(rsinfo, view, slot);
 		}
 	}
 	return (Datum) 0;
