@@ -325,7 +325,8 @@ buffer_blocks(PrewarmJob *job)
 	ParallelPrewarm *parallel;
 
 	fit_warn(&fit, have_to_fit);
-	progress_set_total(fit_count_readable(&fit, have_to_fit, job->nblocks));
+	pgstat_progress_update_param(PROGRESS_TOTAL,
+								 fit_count_readable(&fit, have_to_fit, job->nblocks));
 	parallel = parallel_prewarm_begin(options->workers);
 	prewarm_read(parallel, &fit, options->ring_kb, job->open.rel, job->forknum,
 				 job->first_block, job->nblocks, &job->result);
@@ -339,8 +340,8 @@ read_job(void *arg)
 {
 	PrewarmJob *job = arg;
 
-	progress_set_total(job->nblocks);
-	progress_set_phase(PHASE_READING, 0);
+	pgstat_progress_update_param(PROGRESS_TOTAL, job->nblocks);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_READING);
 	switch (job->mode)
 	{
 		case PREWARM_PREFETCH:

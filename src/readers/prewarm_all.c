@@ -135,7 +135,7 @@ read_part(ParallelPrewarm *parallel, FitBudget *fit, const Part *part, int ring_
 		return;
 	}
 
-	progress_set_relation(part->relid);
+	pgstat_progress_update_param(PROGRESS_RELATION, part->relid);
 	nblocks = RelationGetNumberOfBlocks(open.rel);
 	INSTR_TIME_SET_CURRENT(start);
 	prewarm_read(parallel, fit, ring_kb, open.rel, MAIN_FORKNUM, 0, nblocks, &result);
@@ -164,7 +164,8 @@ read_parts(void *arg)
 
 	plan_notice_cap(options->ring_kb, size.largest);
 	fit_warn(&fit, size.have_to_fit);
-	progress_set_total(fit_count_readable(&fit, size.have_to_fit, size.blocks));
+	pgstat_progress_update_param(PROGRESS_TOTAL,
+								 fit_count_readable(&fit, size.have_to_fit, size.blocks));
 
 	parallel = parallel_prewarm_begin(options->workers);
 	foreach_ptr(Part, part, job->parts)

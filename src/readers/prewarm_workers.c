@@ -345,7 +345,8 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 		call_workers(parallel);
 	nworkers = parallel->pcxt ? parallel->pcxt->nworkers_launched : 0;
 
-	progress_set_phase(PHASE_READING, nworkers);
+	pgstat_progress_update_param(PROGRESS_WORKERS, nworkers);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_READING);
 	if (nworkers == 0 || nblocks <= MIN_CHUNK)
 	{
 		Range		range;
@@ -359,7 +360,7 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 			  nworkers + 1);
 	give_range(parallel->shared, nworkers);
 	read_chunks(rel, &parallel->shared->range, result);
-	progress_set_phase(PHASE_WAITING, nworkers);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_WAITING);
 	wait_until_done(parallel);
 	add_result(result, &parallel->shared->result);
 }
