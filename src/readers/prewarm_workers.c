@@ -105,13 +105,6 @@ typedef struct ParallelPrewarmShared
  */
 #define PARALLEL_PREWARM_MAGIC		((uint32) (0x52430000 + sizeof(ParallelPrewarmShared)))
 
-struct ParallelPrewarm
-{
-	int			nworkers;		/* workers yet to be started */
-	ParallelContext *pcxt;		/* NULL: the leader is alone */
-	ParallelPrewarmShared *shared;
-};
-
 extern PGDLLEXPORT void parallel_prewarm_main(dsm_segment *seg, shm_toc *toc);
 
 /* Wait events, as pg_stat_activity shows them. */
@@ -274,24 +267,6 @@ call_workers(ParallelPrewarm *parallel)
 						 "max_parallel_workers", "max_worker_processes")));
 }
 
-/*
- * parallel_prewarm_begin
- *		Begin a prewarm by this process and at most nworkers workers, which are
- *		started when there is work for them.  The result is palloc'd; call
- *		parallel_prewarm_end() at the end.
- *
- * From parallel_prewarm_read() to parallel_prewarm_end() the session may be in
- * parallel mode, in which it can't write.
- */
-ParallelPrewarm *
-parallel_prewarm_begin(int nworkers)
-{
-	ParallelPrewarm *parallel = palloc0(sizeof(ParallelPrewarm));
-
-	parallel->nworkers = nworkers;
-	return parallel;
-}
-
 static void
 give_range(ParallelPrewarmShared *shared, int nworkers)
 {
@@ -367,8 +342,8 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 
 /*
  * parallel_prewarm_end
- *		There is nothing more to read: wait until the workers have ended, leave
- *		parallel mode, and free *parallel.
+ *		There is nothing more to read: wait until the workers have ended, and
+ *		leave parallel mode.
  */
 void
 parallel_prewarm_end(ParallelPrewarm *parallel)
@@ -391,7 +366,6 @@ parallel_prewarm_end(ParallelPrewarm *parallel)
 		DestroyParallelContext(pcxt);
 		ExitParallelMode();
 	}
-	pfree(parallel);
 }
 
 /* Has the leader given out more than "seen" ranges, or ended? */
