@@ -54,12 +54,16 @@ parts_parse(ArrayType *names)
 	deconstruct_array_builtin(names, TEXTOID, &elems, &nulls, &nelems);
 	for (int i = 0; i < nelems; i++)
 	{
+		char	   *name;
+
+		CHECK_FOR_INTERRUPTS();
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("\"%s\" cannot contain nulls", "parts")));
-		kinds = list_append_unique_int(kinds, args_parse_choice("parts", TextDatumGetCString(elems[i]),
-																part_kinds));
+		name = TextDatumGetCString(elems[i]);
+		kinds = list_append_unique_int(kinds, args_parse_choice("parts", name, part_kinds));
+		pfree(name);
 	}
 	return kinds;
 }
