@@ -434,7 +434,7 @@ CREATE VIEW pg_ringctl_progress AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_progress IS
-'progress of the prewarms of all sessions, one row for each command that runs';
+'progress of the prewarms of all sessions, one row for each command that runs, unless track_activities is off in its session; as in pg_stat_progress_copy, a transaction goes on seeing what it has seen at first';
 COMMENT ON COLUMN pg_ringctl_progress.pid IS 'process ID of the process that runs the command';
 COMMENT ON COLUMN pg_ringctl_progress.datid IS 'OID of the database that the process is connected to';
 COMMENT ON COLUMN pg_ringctl_progress.datname IS 'name of the database that the process is connected to';

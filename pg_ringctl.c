@@ -220,7 +220,7 @@ define_system_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.max_shared_memory",
 							"Sets the limit of the shared memory that all sessions use together.",
-							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, progress, and where each process shows its rings. "
+							"This memory holds statistics, the log of escapes, what parallel workers report, scans that share reads, and where each process shows its rings. "
 							"The limit is fixed when the first session needs the memory. "
 							"It is never less than what is reserved for all processes, plus 2 MB. "
 							"In addition, each process that reads through a ring, prewarms or reads ahead has a segment of 132 kB, and may keep it between transactions. "

@@ -44,6 +44,8 @@ is_seen(
 	0,
 	'end');
 counts_what_is_listed_again();
+ends_with_a_subtransaction();
+is_off();
 stop_looking();
 $node->stop;
 log_is_clean($node, 'progress');
@@ -64,6 +66,52 @@ sub counts_what_is_listed_again
 		"SELECT count(*) = 1 FROM pg_ringctl_progress WHERE pid = $pid AND blocks_total = 4000 AND blocks_done > 2500",
 		'listed again: not done');
 	is(finish_query($session), 2000, 'listed again: the result');
+	$session->quit;
+}
+
+# A command that fails in a subtransaction is gone, though the transaction goes on.
+sub ends_with_a_subtransaction
+{
+	my $session = session($node);
+	my $pid = pid_of($session);
+
+	start_query(
+		$session, q(
+DO $$
+BEGIN
+    PERFORM pg_ringctl_prewarm('big', '256kB');
+EXCEPTION WHEN query_canceled THEN
+    PERFORM pg_sleep(600);
+END $$));
+	wait_until(
+		"SELECT count(*) = 1 FROM pg_ringctl_progress WHERE pid = $pid AND blocks_done > 0",
+		'caught: it is not seen');
+	ask("SELECT pg_cancel_backend($pid)");
+	wait_until(
+		"SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $pid",
+		'caught: not caught');
+	is(ask('SELECT count(*) FROM pg_ringctl_progress'), 0, 'caught: gone');
+	ask("SELECT pg_cancel_backend($pid)");
+	finish_query($session);
+	$session->{stderr} = '';
+	$session->quit;
+}
+
+# As for the server's own commands.
+sub is_off
+{
+	my $session = session($node);
+	my $pid = pid_of($session);
+
+	$session->query_safe('SET track_activities = off');
+	start_query($session,
+		"SELECT blocks FROM pg_ringctl_prewarm('big', '256kB', workers => 2)"
+	);
+	wait_until(
+		"SELECT count(*) = 1 FROM pg_ringctl_rings WHERE pid = $pid AND blocks_done > 100",
+		'off: it does not read');
+	is(ask('SELECT count(*) FROM pg_ringctl_progress'), 0, 'off: not seen');
+	is(finish_query($session), $pages, 'off: the result');
 	$session->quit;
 }
 

@@ -229,12 +229,11 @@ why_skip(Form_pg_class form)
 }
 
 /*
- * relations_is_leaf
- *		Does this member of a partition tree have storage that we can read?  If
- *		it has rows that we cannot read, and "tell" is true, tell the user.
+ * Does this member of a partition tree have storage that we can read?  If it
+ * has rows that we cannot read, tell the user.
  */
-bool
-relations_is_leaf(Oid relid, bool tell)
+static bool
+is_leaf(Oid relid)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	Form_pg_class form;
@@ -245,7 +244,7 @@ relations_is_leaf(Oid relid, bool tell)
 		return false;			/* dropped meanwhile */
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	reason = why_skip(form);
-	if (reason != NULL && tell)
+	if (reason != NULL)
 		ereport(NOTICE,
 				(errmsg("skipping \"%s\" --- %s", NameStr(form->relname), reason)));
 	result = reason == NULL && RELKIND_HAS_STORAGE(form->relkind);
@@ -291,7 +290,7 @@ relations_leaves(Oid relid, const char *function, bool shared)
 	{
 		foreach_oid(member, find_all_inheritors(relid, NoLock, NULL))
 		{
-			if (relations_is_leaf(member, true))
+			if (is_leaf(member))
 				leaves = lappend_oid(leaves, member);
 		}
 	}

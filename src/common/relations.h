@@ -31,7 +31,6 @@ extern bool relations_absent(Relation rel);
 extern void relations_check_present(Relation rel);
 extern void relations_check_buffers(Relation rel, bool ring);
 extern void relations_check_storage(Relation rel, ForkNumber forknum, bool ring);
-extern bool relations_is_leaf(Oid relid, bool tell);
 extern List *relations_leaves(Oid relid, const char *function, bool shared);
 extern void relations_notice_children(Relation rel, const char *function);
 extern void relations_close_read(OpenRelation *open);

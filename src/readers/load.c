@@ -24,12 +24,14 @@
 #include "shmem/progress.h"
 #include "utils/memutils.h"
 
-/* Blocks between two reports of the progress. */
-#define BLOCKS_PER_REPORT	16
+/* Blocks between two reports of the progress.  A worker's is a message. */
+#define BLOCKS_PER_REPORT			16
+#define BLOCKS_PER_WORKERS_REPORT	256
 
 static void
 drain(ReadStream *stream, Ring *ring, LoadResult *result)
 {
+	int			per_report = IsParallelWorker() ? BLOCKS_PER_WORKERS_REPORT : BLOCKS_PER_REPORT;
 	Buffer		buffer;
 
 	while ((buffer = read_stream_next_buffer(stream, NULL)) != InvalidBuffer)
@@ -37,10 +39,10 @@ drain(ReadStream *stream, Ring *ring, LoadResult *result)
 		CHECK_FOR_INTERRUPTS();
 		ReleaseBuffer(buffer);
 		ring_consume_next(ring);
-		if (++result->blocks % BLOCKS_PER_REPORT == 0)
-			progress_add(BLOCKS_PER_REPORT);
+		if (++result->blocks % per_report == 0)
+			progress_add(per_report);
 	}
-	progress_add(result->blocks % BLOCKS_PER_REPORT);
+	progress_add(result->blocks % per_report);
 }
 
 /* Blocks that this process has read so far, through a ring or not. */

@@ -297,9 +297,9 @@ prewarm_blocks_to_fit(Relation rel, int ring_kb, int64 nblocks)
  *		into shared buffers; if there is no ring, only as many of them as
  *		fit_take() grants.
  *
- * parallel: the processes that read; see parallel_prewarm_begin().  fit: what
- * has been granted to this command so far; it is updated.  ring_kb: as in
- * PrewarmOptions.  *result must be zeroed.
+ * parallel: the processes that read.  fit: what has been granted to this
+ * command so far; it is updated.  ring_kb: as in PrewarmOptions.  *result must
+ * be zeroed.
  */
 void
 prewarm_read(ParallelPrewarm *parallel, FitBudget *fit, int ring_kb, Relation rel,
@@ -322,14 +322,14 @@ buffer_blocks(PrewarmJob *job)
 	FitBudget	fit = {.action = options->fit};
 	int64		have_to_fit = prewarm_blocks_to_fit(job->open.rel, options->ring_kb,
 													job->nblocks);
-	ParallelPrewarm *parallel;
+	ParallelPrewarm parallel = {.nworkers = options->workers};
 
 	fit_warn(&fit, have_to_fit);
-	progress_set_total(fit_count_readable(&fit, have_to_fit, job->nblocks));
-	parallel = parallel_prewarm_begin(options->workers);
-	prewarm_read(parallel, &fit, options->ring_kb, job->open.rel, job->forknum,
+	pgstat_progress_update_param(PROGRESS_TOTAL,
+								 fit_count_readable(&fit, have_to_fit, job->nblocks));
+	prewarm_read(&parallel, &fit, options->ring_kb, job->open.rel, job->forknum,
 				 job->first_block, job->nblocks, &job->result);
-	parallel_prewarm_end(parallel);
+	parallel_prewarm_end(&parallel);
 	fit_report_left_out(&fit);
 }
 
@@ -339,8 +339,8 @@ read_job(void *arg)
 {
 	PrewarmJob *job = arg;
 
-	progress_set_total(job->nblocks);
-	progress_set_phase(PHASE_READING, 0);
+	pgstat_progress_update_param(PROGRESS_TOTAL, job->nblocks);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_READING);
 	switch (job->mode)
 	{
 		case PREWARM_PREFETCH:

@@ -135,7 +135,7 @@ read_part(ParallelPrewarm *parallel, FitBudget *fit, const Part *part, int ring_
 		return;
 	}
 
-	progress_set_relation(part->relid);
+	pgstat_progress_update_param(PROGRESS_RELATION, part->relid);
 	nblocks = RelationGetNumberOfBlocks(open.rel);
 	INSTR_TIME_SET_CURRENT(start);
 	prewarm_read(parallel, fit, ring_kb, open.rel, MAIN_FORKNUM, 0, nblocks, &result);
@@ -160,19 +160,19 @@ read_parts(void *arg)
 	const PrewarmOptions *options = &job->options;
 	FitBudget	fit = {.action = options->fit};
 	PartsSize	size = measure_parts(job->parts, options->ring_kb);
-	ParallelPrewarm *parallel;
+	ParallelPrewarm parallel = {.nworkers = options->workers};
 
 	plan_notice_cap(options->ring_kb, size.largest);
 	fit_warn(&fit, size.have_to_fit);
-	progress_set_total(fit_count_readable(&fit, size.have_to_fit, size.blocks));
+	pgstat_progress_update_param(PROGRESS_TOTAL,
+								 fit_count_readable(&fit, size.have_to_fit, size.blocks));
 
-	parallel = parallel_prewarm_begin(options->workers);
 	foreach_ptr(Part, part, job->parts)
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_part(parallel, &fit, part, options->ring_kb, job->rsinfo);
+		read_part(&parallel, &fit, part, options->ring_kb, job->rsinfo);
 	}
-	parallel_prewarm_end(parallel);
+	parallel_prewarm_end(&parallel);
 	fit_report_left_out(&fit);
 }
 

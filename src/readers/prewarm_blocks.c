@@ -165,7 +165,7 @@ report_again(BlocksJob *job)
 		return;
 	progress_add(again - job->again);
 	job->again = again;
-	progress_set_total(Min(count_listed(job), job->most + again));
+	pgstat_progress_update_param(PROGRESS_TOTAL, Min(count_listed(job), job->most + again));
 }
 
 /* The stream's callback. */
@@ -221,8 +221,8 @@ buffer_blocks(void *arg)
 	job->most = options.nbuffers > 0 ? length : fit_take(&fit, length);
 	fit_warn(&fit, options.nbuffers > 0 ? 0 : length);
 
-	progress_set_total(job->most);
-	progress_set_phase(PHASE_READING, 0);
+	pgstat_progress_update_param(PROGRESS_TOTAL, job->most);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_READING);
 	rewind_list(job);
 	job->reorder = reorder_create(job->mode, Min(job->window, length),
 								  next_listed_block, job);

@@ -20,8 +20,6 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "common/arguments.h"
 #include "miscadmin.h"
@@ -56,12 +54,16 @@ parts_parse(ArrayType *names)
 	deconstruct_array_builtin(names, TEXTOID, &elems, &nulls, &nelems);
 	for (int i = 0; i < nelems; i++)
 	{
+		char	   *name;
+
+		CHECK_FOR_INTERRUPTS();
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("\"%s\" cannot contain nulls", "parts")));
-		kinds = list_append_unique_int(kinds, args_parse_choice("parts", TextDatumGetCString(elems[i]),
-																part_kinds));
+		name = TextDatumGetCString(elems[i]);
+		kinds = list_append_unique_int(kinds, args_parse_choice("parts", name, part_kinds));
+		pfree(name);
 	}
 	return kinds;
 }
@@ -135,28 +137,21 @@ List *
 parts_list(Relation rel, const List *kinds)
 {
 	List	   *parts = NIL;
-	List	   *members = list_make1_oid(RelationGetRelid(rel));
-	bool		tell = true;
-
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		members = find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
-	else
-		relations_notice_children(rel, "pg_ringctl_prewarm_all");
+	List	   *leaves = relations_leaves(RelationGetRelid(rel),
+										  "pg_ringctl_prewarm_all", false);
 
 	foreach_int(kind, kinds)
 	{
-		foreach_oid(relid, members)
+		foreach_oid(relid, leaves)
 		{
-			Relation	member = try_relation_open(relid, AccessShareLock);
+			Relation	leaf = try_relation_open(relid, AccessShareLock);
 
 			CHECK_FOR_INTERRUPTS();
-			if (member == NULL)
+			if (leaf == NULL)
 				continue;		/* dropped meanwhile */
-			if (relations_is_leaf(relid, tell))
-				parts = add_table(parts, member, kind);
-			relation_close(member, AccessShareLock);
+			parts = add_table(parts, leaf, kind);
+			relation_close(leaf, AccessShareLock);
 		}
-		tell = false;
 	}
 	return parts;
 }

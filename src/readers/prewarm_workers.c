@@ -105,13 +105,6 @@ typedef struct ParallelPrewarmShared
  */
 #define PARALLEL_PREWARM_MAGIC		((uint32) (0x52430000 + sizeof(ParallelPrewarmShared)))
 
-struct ParallelPrewarm
-{
-	int			nworkers;		/* workers yet to be started */
-	ParallelContext *pcxt;		/* NULL: the leader is alone */
-	ParallelPrewarmShared *shared;
-};
-
 extern PGDLLEXPORT void parallel_prewarm_main(dsm_segment *seg, shm_toc *toc);
 
 /* Wait events, as pg_stat_activity shows them. */
@@ -274,24 +267,6 @@ call_workers(ParallelPrewarm *parallel)
 						 "max_parallel_workers", "max_worker_processes")));
 }
 
-/*
- * parallel_prewarm_begin
- *		Begin a prewarm by this process and at most nworkers workers, which are
- *		started when there is work for them.  The result is palloc'd; call
- *		parallel_prewarm_end() at the end.
- *
- * From parallel_prewarm_read() to parallel_prewarm_end() the session may be in
- * parallel mode, in which it can't write.
- */
-ParallelPrewarm *
-parallel_prewarm_begin(int nworkers)
-{
-	ParallelPrewarm *parallel = palloc0(sizeof(ParallelPrewarm));
-
-	parallel->nworkers = nworkers;
-	return parallel;
-}
-
 static void
 give_range(ParallelPrewarmShared *shared, int nworkers)
 {
@@ -345,7 +320,8 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 		call_workers(parallel);
 	nworkers = parallel->pcxt ? parallel->pcxt->nworkers_launched : 0;
 
-	progress_set_phase(PHASE_READING, nworkers);
+	pgstat_progress_update_param(PROGRESS_WORKERS, nworkers);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_READING);
 	if (nworkers == 0 || nblocks <= MIN_CHUNK)
 	{
 		Range		range;
@@ -359,15 +335,15 @@ parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknu
 			  nworkers + 1);
 	give_range(parallel->shared, nworkers);
 	read_chunks(rel, &parallel->shared->range, result);
-	progress_set_phase(PHASE_WAITING, nworkers);
+	pgstat_progress_update_param(PROGRESS_PHASE, PHASE_WAITING);
 	wait_until_done(parallel);
 	add_result(result, &parallel->shared->result);
 }
 
 /*
  * parallel_prewarm_end
- *		There is nothing more to read: wait until the workers have ended, leave
- *		parallel mode, and free *parallel.
+ *		There is nothing more to read: wait until the workers have ended, and
+ *		leave parallel mode.
  */
 void
 parallel_prewarm_end(ParallelPrewarm *parallel)
@@ -390,7 +366,6 @@ parallel_prewarm_end(ParallelPrewarm *parallel)
 		DestroyParallelContext(pcxt);
 		ExitParallelMode();
 	}
-	pfree(parallel);
 }
 
 /* Has the leader given out more than "seen" ranges, or ended? */

@@ -10,11 +10,22 @@
 #ifndef RINGCTL_PREWARM_WORKERS_H
 #define RINGCTL_PREWARM_WORKERS_H
 
+#include "access/parallel.h"
 #include "readers/load.h"
 
-typedef struct ParallelPrewarm ParallelPrewarm;
+/*
+ * A prewarm by this process and its workers, which are started when there is
+ * work for them.  All members but nworkers must be zeroed; call
+ * parallel_prewarm_end() at the end.  From parallel_prewarm_read() on the
+ * session may be in parallel mode, in which it can't write.
+ */
+typedef struct ParallelPrewarm
+{
+	int			nworkers;		/* workers yet to be started, at most */
+	ParallelContext *pcxt;		/* NULL: the leader is alone */
+	struct ParallelPrewarmShared *shared;
+} ParallelPrewarm;
 
-extern ParallelPrewarm *parallel_prewarm_begin(int nworkers);
 extern void parallel_prewarm_read(ParallelPrewarm *parallel, Relation rel, ForkNumber forknum,
 								  const RingOptions *options, int64 first_block,
 								  int64 nblocks, LoadResult *result);

@@ -10,7 +10,6 @@
  *	    | off_count     |        | escapes    escape_log.c: the log        |
  *	    +---------------+        | facts      scan_facts.c: lists          |
  *	                             | share      members.c: scans             |
- *	                             | progress   progress.c: places           |
  *	                             +-----------------------------------------+
  *
  * The segment comes from the DSM registry, so that the server need not be
@@ -53,10 +52,10 @@
 
 /*
  * Space in the area for a process, in all parts together.  A LivePlace, a
- * PublishedList, a ProgressPlace and two Members take 632 bytes together; the
- * rest is for rounding.
+ * PublishedList and two Members take 576 bytes together; the rest is for
+ * rounding.
  */
-#define SPACE_PER_PROCESS	704
+#define SPACE_PER_PROCESS	640
 
 /* The least space for everything else: rows, the log, lists. */
 #define MIN_ROOM			(2 * 1024 * 1024)

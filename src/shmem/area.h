@@ -21,10 +21,9 @@ typedef enum SharedPart
 	PART_ESCAPES,				/* escape_log.c */
 	PART_FACTS,					/* scan_facts.c */
 	PART_SHARE,					/* members.c */
-	PART_PROGRESS,				/* progress.c */
 } SharedPart;
 
-#define NUM_SHARED_PARTS	(PART_PROGRESS + 1)
+#define NUM_SHARED_PARTS	(PART_SHARE + 1)
 
 /* Initializes a new part.  No other process can see the part yet. */
 typedef void (*SharedInit) (void *part);

@@ -10,7 +10,27 @@
 #ifndef RINGCTL_PROGRESS_H
 #define RINGCTL_PROGRESS_H
 
-#include "datatype/timestamp.h"
+#include "utils/backend_progress.h"
+
+/*
+ * The server's number for any command of ours.  Must be changed whenever the
+ * meaning of anything below changes.
+ */
+#define PROGRESS_COMMAND_RINGCTL	((ProgressCommandType) 0x5243)
+
+/* What the server keeps for a command of ours; for pgstat_progress_...(). */
+enum
+{
+	PROGRESS_KIND,				/* a ProgressCommand */
+	PROGRESS_RELATION,			/* relation that is read now; at first, the
+								 * one that the command was called for */
+	PROGRESS_PHASE,				/* a ProgressPhase */
+	PROGRESS_WORKERS,			/* number of parallel workers that help */
+	PROGRESS_TOTAL,				/* blocks of all relations to be read */
+	PROGRESS_DONE,				/* blocks read by all processes so far; see
+								 * progress_add() */
+	PROGRESS_STARTED,			/* a TimestampTz; 0: the rest is not yet set */
+};
 
 /* The commands, and what users call them. */
 #define PROGRESS_COMMANDS(COMMAND) \
@@ -36,29 +56,8 @@ typedef enum ProgressPhase
 	PROGRESS_PHASES(PROGRESS_MEMBER)
 } ProgressPhase;
 
-/* A command as other sessions see it. */
-typedef struct Progress
-{
-	int			pid;			/* 0: no command */
-	Oid			datid;
-	Oid			relid;			/* relation that is read now; at first, the
-								 * one that the command was called for */
-	ProgressCommand command;
-	ProgressPhase phase;
-	int			workers;		/* number of parallel workers that help */
-	int64		blocks_total;	/* blocks of all relations to be read */
-	int64		blocks_done;	/* blocks read by all processes so far */
-	TimestampTz started;
-} Progress;
-
 extern double progress_run(ProgressCommand command, Oid relid,
 						   void (*run) (void *arg), void *arg);
-extern void progress_set_total(int64 blocks);
-extern void progress_set_relation(Oid relid);
-extern void progress_set_phase(ProgressPhase phase, int workers);
 extern void progress_add(int64 blocks);
-extern int	progress_read(Progress **all);
-extern const char *progress_command_name(ProgressCommand command);
-extern const char *progress_phase_name(ProgressPhase phase);
 
 #endif							/* RINGCTL_PROGRESS_H */
