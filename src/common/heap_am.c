@@ -179,7 +179,9 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 
 /*
  * A row is about to be inserted.  If this insertion is to be caught, call
- * back.
+ * back.  If the relation has our routine for no reason, give it heap's again:
+ * heap_am_relation_changed() has freed all catches, but the server keeps the
+ * relcache entry of a relation that this transaction has made or rewritten.
  */
 static void
 before_insertion(Relation rel, BulkInsertStateData *bistate)
@@ -187,6 +189,8 @@ before_insertion(Relation rel, BulkInsertStateData *bistate)
 	HeapAmSwap *swap = find_swap(&heap_am_catches, rel);
 	InsertBegunMtd begun = swap ? swap->insert_begun : NULL;
 
+	if (swap == NULL && find_swap(&holds, rel) == NULL)
+		swap_back(rel);
 	if (begun == NULL || bistate == NULL)
 		return;
 	drop_catch(swap);

@@ -79,13 +79,24 @@ calls_user_function(Node *node, void *context)
 }
 
 /*
+ * Must the expression not be computed before the node does so?  Initializing a
+ * subplan here would add it to the node once more.  A function that a user has
+ * made may do something that users notice, and the node will call it, too.
+ */
+static bool
+must_not_compute(Node *expr)
+{
+	return contain_subplans(expr) || calls_user_function(expr, NULL);
+}
+
+/*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
  * ctid".  If the value is null, the range is empty.  If only_constants, do not
  * compute any value: a qual whose value is not a constant narrows nothing.
  *
  * The server computes no other value after a null.  Returns false if this
- * value is null, or is not computed: see below.  Then the caller must not
- * compute the values of other quals either.
+ * value is null, or must not be computed.  Then the caller must not compute
+ * the values of other quals either.
  */
 static bool
 narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)
@@ -103,13 +114,7 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 	}
 	else if (only_constants)
 		return true;
-	/*
-	 * Initializing a subplan here would add it to the node once more.  A
-	 * function that a user has made may do something that users notice, and
-	 * the node will call it anyway.
-	 */
-	else if (contain_subplans((Node *) value) ||
-			 calls_user_function((Node *) value, NULL))
+	else if (must_not_compute((Node *) value))
 		return false;
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, (PlanState *) ps),

@@ -517,7 +517,7 @@ stats_add(ReaderKind kind, Oid relid, const StatsCounters *counters)
 	/*
 	 * If the transaction is being aborted, at_end_of_transaction() came
 	 * before; if only a subtransaction is, it is still to come.  A query over
-	 * many partitions has many readers, so flush only this reader's entry.  If
+	 * many partitions has many readers, so flush only this reader's entry. If
 	 * the process exits, at_exit() will flush.
 	 */
 	if (!IsTransactionState() && !proc_exit_inprogress && rows != NULL && is_due())
