@@ -91,6 +91,20 @@ bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
 	return nblocks == 0 ? 0 : (BlockNumber) Min(ceil(pages), nblocks);
 }
 
+/*
+ * Does the scan get no ring, however many blocks the relation has, because few
+ * rows are expected, or because the size of the ring is 0?  Most bitmaps are
+ * small, and then the relation's size is not needed.
+ */
+static bool
+never_reads_enough(const PlanState *ps)
+{
+	double		tuples = Min(outerPlan(ps->plan)->plan_rows, MaxBlockNumber);
+
+	return plan_prospect(((const ScanState *) ps)->ss_currentRelation,
+						 (BlockNumber) tuples, MODE_CONTROL) == RING_NONE;
+}
+
 /* Attach a reader to the node's scan, which has not begun. */
 static void
 attach(BitmapHeapScanState *node, BlockNumber nblocks, BlockNumber expected)
@@ -125,7 +139,8 @@ bitmapscan_first_call(PlanState *ps, int n)
 	BlockNumber nblocks;
 	BlockNumber expected;
 
-	if (plan_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL)
+	if (plan_mode() != MODE_CONTROL || node->ss.ss_currentScanDesc != NULL ||
+		never_reads_enough(ps))
 		return node_hand_back(ps, n);
 
 	oldcontext = MemoryContextSwitchTo(ps->state->es_query_cxt);
