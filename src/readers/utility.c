@@ -100,6 +100,9 @@ typedef struct UtilityCommand
 
 static UtilityCommand *command = NULL;	/* the innermost one */
 
+/* Is our hook for COPY there? */
+static bool watches_permissions = false;
+
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 static ExecutorCheckPerms_hook_type prev_ExecutorCheckPerms = NULL;
 static compat_relation_hook_type prev_relation_hook = NULL;
@@ -231,19 +234,27 @@ ringctl_ExecutorCheckPerms(List *rangeTable, List *perminfos, bool ereport_on_vi
 }
 
 /*
- * From now on checks of privileges call us.  Every query makes such a check,
- * so a session that does not run COPY does not get this hook.
+ * Let COPY's check of privileges call us.  Our hook is there only while COPY
+ * runs, because otherwise every query would call it.  If another library has
+ * put its hook before ours meanwhile, ours stays.
  */
 static void
 watch_permissions(void)
 {
-	static bool watched = false;
-
-	if (watched)
+	if (watches_permissions)
 		return;
-	watched = true;
 	prev_ExecutorCheckPerms = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = ringctl_ExecutorCheckPerms;
+	watches_permissions = true;
+}
+
+static void
+unwatch_permissions(void)
+{
+	if (ExecutorCheckPerms_hook != ringctl_ExecutorCheckPerms)
+		return;
+	ExecutorCheckPerms_hook = prev_ExecutorCheckPerms;
+	watches_permissions = false;
 }
 
 /* --- Building an index --- */
@@ -343,6 +354,17 @@ describe_command(const Node *statement, UtilityCommand *cmd)
 	}
 }
 
+/* Is there a running COPY that has not checked privileges yet? */
+static bool
+copy_waits(void)
+{
+	const UtilityCommand *cmd = command;
+
+	while (cmd != NULL && cmd->copied == NULL)
+		cmd = cmd->outer;
+	return cmd != NULL;
+}
+
 /* The parameters of ProcessUtility(). */
 #define UTILITY_PARAMS	PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, \
 	ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv, \
@@ -410,6 +432,8 @@ ringctl_ProcessUtility(UTILITY_PARAMS)
 	PG_FINALLY();
 	{
 		command = this_command.outer;
+		if (!copy_waits())
+			unwatch_permissions();
 		if (command == NULL)
 			heap_am_watch_creation(NULL);
 		heap_am_drop_catches(ncatches);
