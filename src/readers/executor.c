@@ -86,9 +86,13 @@ first_calls_of(const PlanState *ps, bool may_stop)
 	}
 }
 
-/* Does the node, which may be taken, scan no relation? */
-static bool
-is_gather(const PlanState *ps)
+/*
+ * executor_is_gather
+ *		Is this a Gather or a Gather Merge?  These are taken, but they scan no
+ *		relation.
+ */
+bool
+executor_is_gather(const PlanState *ps)
 {
 	return IsA(ps, GatherState) || IsA(ps, GatherMergeState);
 }
@@ -112,7 +116,7 @@ executor_is_index_scan(const PlanState *ps)
 bool
 executor_may_have_reader(const PlanState *ps)
 {
-	return first_calls_of(ps, false) != NULL && !is_gather(ps) &&
+	return first_calls_of(ps, false) != NULL && !executor_is_gather(ps) &&
 		(!executor_is_index_scan(ps) || indexscan_may_be_taken(ps));
 }
 
@@ -120,7 +124,7 @@ executor_may_have_reader(const PlanState *ps)
 static const char *
 exclusion_of(const PlanState *ps)
 {
-	if (is_gather(ps))
+	if (executor_is_gather(ps))
 		return NULL;
 	if (executor_is_index_scan(ps))
 		return indexscan_exclusion(ps);

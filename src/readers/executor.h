@@ -15,6 +15,7 @@
 extern void executor_install_hooks(void);
 extern void executor_watch_runs(void);
 extern bool executor_may_have_reader(const PlanState *ps);
+extern bool executor_is_gather(const PlanState *ps);
 extern bool executor_is_index_scan(const PlanState *ps);
 
 #endif							/* RINGCTL_EXECUTOR_H */

@@ -107,7 +107,7 @@ has_ring_below(PlanState *ps, void *context)
 			return false;
 		walk->seen = lappend(walk->seen, ps);
 	}
-	if (node_is_taken(ps) && !IsA(ps, GatherState) && !IsA(ps, GatherMergeState))
+	if (node_is_taken(ps) && !executor_is_gather(ps))
 	{
 		Relation	rel = ((ScanState *) ps)->ss_currentRelation;
 
