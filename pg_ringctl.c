@@ -61,8 +61,8 @@ static const struct config_enum_entry dirty_pages_options[] = {
 };
 
 /*
- * May the parameter with this name be set to this size of a ring, in kB?  It
- * may be -1, 0, or "least" or more.
+ * May the parameter with this name be set to this size of a ring, in kB?  The
+ * size may be -1, 0, or at least "least".
  *
  * The result depends on nothing but the value.  If a check hook accepted a
  * value in the leader and rejected it in a parallel worker, the worker would
@@ -103,14 +103,14 @@ check_max_ring(int *newval, void **extra pg_attribute_unused(),
 	return false;
 }
 
-/* Define the parameters that each session can set for its own scans. */
+/* Define the parameters that each session can set for its own scans and loads. */
 static void
 define_scan_params(void)
 {
 	DefineCustomEnumVariable("pg_ringctl.mode",
 							 "Sets what pg_ringctl does to scans.",
 							 "\"control\" gives them a ring of the chosen size and keeps pages from escaping from it; "
-							 "\"observe\" leaves them the server's own ring and behaviour and only counts; "
+							 "\"observe\" leaves them the server's own ring and behavior and only counts; "
 							 "\"off\" does not touch them.",
 							 &param_mode, MODE_CONTROL, mode_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
@@ -127,7 +127,7 @@ define_scan_params(void)
 							"Sets the size above which a relation is scanned through a ring of pg_ringctl.",
 							"-1 means the size of shared buffers if pg_ringctl.scan_ring is -1; "
 							"otherwise it means a quarter of shared buffers, as in the server. "
-							"0 means that every relation is scanned through a ring.",
+							"0 means that relations of any size are scanned through a ring.",
 							&param_scan_threshold, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 
@@ -161,7 +161,7 @@ define_scan_params(void)
 
 	DefineCustomBoolVariable("pg_ringctl.index_read_ahead",
 							 "Lets index scans read the pages of their table ahead.",
-							 "Only scans of btree indexes read ahead, and only if they are expected to return many rows. effective_io_concurrency limits how far.",
+							 "Only scans of btree indexes read ahead, and only if they are expected to return more rows than pg_ringctl.index_read_ahead_after. effective_io_concurrency limits how far.",
 							 &param_index_read_ahead, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 
@@ -173,9 +173,9 @@ define_scan_params(void)
 
 	DefineCustomIntVariable("pg_ringctl.write_ring",
 							"Sets the size of the ring of shared buffers that bulk loads write through.",
-							"Applies to COPY FROM into a table that is not partitioned, CREATE TABLE AS, and CREATE and REFRESH MATERIALIZED VIEW. "
+							"Applies to COPY FROM into a table that is not partitioned, CREATE TABLE AS, CREATE MATERIALIZED VIEW, and REFRESH MATERIALIZED VIEW without CONCURRENTLY; not to temporary tables. "
 							"-1 means the server's ring, of 16 MB, or an eighth of shared buffers if that is less; 0 means no ring, so that what is loaded stays in shared buffers. "
-							"Other sizes are at least 1 MB; if pg_ringctl.max_ring is less than that, the load keeps the server's ring.",
+							"Other sizes are at least 1 MB; if pg_ringctl.max_ring is less than that, the load keeps the server's ring. No load gets more than an eighth of shared buffers.",
 							&param_write_ring, -1, -1, RING_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, check_write_ring, NULL, NULL);
 

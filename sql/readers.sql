@@ -168,8 +168,18 @@ EXPLAIN (COSTS off) EXECUTE from_tid;	-- planning may call it, too
 RESET client_min_messages;
 EXECUTE from_tid;
 DEALLOCATE from_tid;
+-- the constant after it is still looked at
+SET client_min_messages = warning;
+SELECT * FROM left_alone('SELECT id FROM big WHERE ctid >= first_tid() AND ctid < ''(100,1)''');
+RESET client_min_messages;
 DROP FUNCTION first_tid;
 RESET plan_cache_mode;
+-- a domain's constraint is checked once
+CREATE FUNCTION is_good(tid) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE NOTICE 'checked'; RETURN true; END$$;
+CREATE DOMAIN good_tid AS tid CHECK (is_good(VALUE));
+SELECT count(*) FROM big WHERE ctid >= '(4000,1)'::good_tid;
+DROP DOMAIN good_tid;
+DROP FUNCTION is_good;
 SELECT pg_ringctl_set_policy('big', '128kB', '5100');
 SELECT v.*, ring(v.same)
   FROM judge_reader('tidrangescan', 'SELECT id FROM big WHERE ctid >= ''(0,1)''') v;

@@ -42,8 +42,8 @@
  * parent, the lines of its descendants may be wrong, too, so the session
  * forgets all lines.  When a relation gets or loses a parent, the server sends
  * such a message, because the relation's columns change.  There is one
- * exception: if the parent has no columns, no message is sent for the
- * relation, and the session may not notice.
+ * exception: if a parent by inheritance has no columns, no message is sent for
+ * the relation, and the session may not notice.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -3,11 +3,11 @@
  * executor.c
  *	  The executor's hooks: find the nodes that readers are for.
  *
- * There are readers for some kinds of plan nodes.  When a query starts that
- * has a relation which may matter, each node of these kinds in its plan gets a
- * function of ours for its first calls, unless its scan is excluded.  This
- * function decides what becomes of the scan, and then puts the node's own
- * function back:
+ * There are readers for some kinds of plan nodes.  When a query starts, and
+ * any of its relations may matter (plan_may_matter()), each node of these
+ * kinds in its plan gets a function of ours for its first calls, unless its
+ * scan is excluded.  This function decides what becomes of the scan, and then
+ * puts the node's own function back:
  *
  *	  ExecutorStart --> take_nodes() --> first_calls_of()
  *	                                      SeqScan       --> seqscan.c
@@ -184,7 +184,8 @@ needs_one_row(const PlanState *ps)
 /*
  * May a node stop the nodes below ps before they have returned all rows?
  * may_stop: the same for ps itself.  (A worker of a parallel query does not
- * know of a LIMIT above its part of the plan.)
+ * know of a LIMIT above its part of the plan.  A hash join whose inner side is
+ * empty stops its outer side, too, but that is seldom.)
  */
 static bool
 may_stop_below(const PlanState *ps, bool may_stop)
@@ -223,9 +224,9 @@ take_unless_subplan(PlanState *ps, void *walk)
 }
 
 /*
- * Take nodes below ps.  Most queries are small, so planstate_tree_walker() is
- * called only for nodes that have other children than an outer and an inner
- * node: for all others it would cost too much.  (No node below a BitmapAnd or
+ * Take nodes below ps.  planstate_tree_walker() would cost too much in small
+ * queries, which most are.  So it is called only for nodes that have other
+ * children than an outer and an inner node.  (No node below a BitmapAnd or
  * BitmapOr has a reader.)
  */
 static void
@@ -374,7 +375,8 @@ run_query(COMPAT_RUN_PARAMS)
  * would cost more than the rows do.  So from the fourth run in a row on, until
  * another query runs for a limited number of rows, or until the next statement
  * of the client, nothing is done: a reader that the third run has paused stays
- * paused, and a reader that begins later is never paused.
+ * paused, and a reader that begins later is not paused.  (A run to the query's
+ * end pauses both.)
  */
 static bool
 is_in_loop(const EState *estate)

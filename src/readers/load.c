@@ -24,7 +24,10 @@
 #include "shmem/progress.h"
 #include "utils/memutils.h"
 
-/* Blocks between two reports of the progress.  A worker's is a message. */
+/*
+ * Blocks between two reports of progress.  A parallel worker reports by a
+ * message to its leader, so it reports less often.
+ */
 #define BLOCKS_PER_REPORT			16
 #define BLOCKS_PER_WORKERS_REPORT	256
 

@@ -16,8 +16,9 @@
 /*
  * A prewarm by this process and its workers, which are started when there is
  * work for them.  All members but nworkers must be zeroed; call
- * parallel_prewarm_end() at the end.  From parallel_prewarm_read() on the
- * session may be in parallel mode, in which it can't write.
+ * parallel_prewarm_end() at the end.  Between the first
+ * parallel_prewarm_read() and parallel_prewarm_end() the session may be in
+ * parallel mode, in which it can't write.
  */
 typedef struct ParallelPrewarm
 {

@@ -271,8 +271,8 @@ scan_note_next_block(ScanReader *reader, BlockNumber block, BlockNumber start)
  *		The query pauses, or goes on.  During the pause the reader's clock is
  *		stopped, and other sessions see exactly how far the scan is.
  *
- * A query whose scans share their reads is run to its end, so they need not
- * join the other scans again.
+ * Scans share their reads only if their query is run to its end (but see
+ * run_and_pause()), so they need not join the other scans again.
  */
 void
 scan_pause_reader(ScanReader *reader)

@@ -63,8 +63,8 @@ scan_begin_sharing(ScanReader *reader)
 
 /*
  * Wait for another scan as long as that pays.  The wait is counted when it
- * begins, because it may be cancelled; and with a microsecond, so that the
- * time is not zero if any wait was counted.
+ * begins, because it may be cancelled.  One microsecond is counted with it, so
+ * that the time is not zero if any wait was counted.
  */
 static const ShareState *
 wait_for_others(ScanReader *reader, const ShareState *state)

@@ -13,7 +13,8 @@
  * lets no row pass, the first call for a row reads all blocks.  So at the
  * first call:
  *
- *	1. we compute the bounds of the range as the node will;
+ *	1. we compute the bounds of the range as the node will, as far as that may
+ *	   be done (must_not_compute());
  *	2. if the range has enough blocks, we begin the scan with an empty range;
  *	3. we attach a reader to the scan, and call the node.  The node finds that
  *	   its scan has begun, sets the range and rescans, which resets our stream.
@@ -69,12 +70,16 @@ is_user_function(Oid funcid, void *context pg_attribute_unused())
 	return funcid >= FirstNormalObjectId;
 }
 
-/* Does the expression call a function that is not the server's own? */
+/*
+ * May the expression call a function that is not the server's own?  What a
+ * domain's CHECK constraints call is not in the expression, so a domain counts.
+ */
 static bool
 calls_user_function(Node *node, void *context)
 {
 	return node != NULL &&
-		(check_functions_in_node(node, is_user_function, context) ||
+		(IsA(node, CoerceToDomain) ||
+		 check_functions_in_node(node, is_user_function, context) ||
 		 expression_tree_walker(node, calls_user_function, context));
 }
 
@@ -91,15 +96,15 @@ must_not_compute(Node *expr)
 
 /*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
- * ctid".  If the value is null, the range is empty.  If only_constants, do not
- * compute any value: a qual whose value is not a constant narrows nothing.
+ * ctid".  If *only_constants, do not compute any value: a qual whose value is
+ * not a constant narrows nothing.  *only_constants is set if the value must not
+ * be computed, because if it is null, the server computes no value after it.
  *
- * The server computes no other value after a null.  Returns false if this
- * value is null, or must not be computed.  Then the caller must not compute
- * the values of other quals either.
+ * If the value is null, the range is empty.  Then returns false, and the caller
+ * must not look at other quals.
  */
 static bool
-narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_constants)
+narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool *only_constants)
 {
 	bool		ctid_is_left = is_ctid(get_leftop(qual));
 	Expr	   *value = (Expr *) (ctid_is_left ? get_rightop(qual) : get_leftop(qual));
@@ -112,10 +117,11 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool only_con
 		tid = ((Const *) value)->constvalue;
 		isnull = ((Const *) value)->constisnull;
 	}
-	else if (only_constants)
+	else if (*only_constants || must_not_compute((Node *) value))
+	{
+		*only_constants = true;
 		return true;
-	else if (must_not_compute((Node *) value))
-		return false;
+	}
 	else
 		tid = ExecEvalExprSwitchContext(ExecInitExpr(value, (PlanState *) ps),
 										ps->ps_ExprContext, &isnull);
@@ -145,7 +151,7 @@ range_of(const PlanState *ps, bool only_constants)
 
 	foreach_node(OpExpr, qual, plan->tidrangequals)
 	{
-		if (!narrow_range(&range, qual, ps, only_constants))
+		if (!narrow_range(&range, qual, ps, &only_constants))
 			break;
 	}
 	MemoryContextSwitchTo(oldcontext);

@@ -545,8 +545,8 @@ toast_begin(const void *owner, Relation rel, bool is_query)
 		options.leave_first = 0;
 
 	/*
-	 * If this session has the TOAST table open already, that is for a reader
-	 * of it, or may be for a scan with heap_getnext(), which would refuse our
+	 * If this session has the TOAST table open already, there is a reader of
+	 * it; or there may be a scan with heap_getnext(), which would refuse our
 	 * routine.
 	 */
 	toastrel = table_open(toastid, NoLock);

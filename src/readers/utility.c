@@ -18,9 +18,9 @@
  *	  the command has ended: its readers end
  *
  * A. COPY checks the privileges on its table when the table is open and
- *	  locked, and before the scan begins.  With row-level security COPY becomes
- *	  a query.  From 19 on COPY TO takes a partitioned table, too; then the
- *	  scans of its leaves are caught.
+ *	  locked, and before the scan begins.  If row-level security applies to the
+ *	  user, COPY TO becomes a query, and COPY FROM fails.  From 19 on COPY TO
+ *	  takes a partitioned table, too; then the scans of its leaves are caught.
  * B. When an index is built, the server asks the planner for the number of
  *	  parallel workers, just before the access method scans the table.  But our
  *	  hook is not called if the access method has no parallel build, or if
@@ -46,7 +46,8 @@
  * For COPY FROM, the hook that is called when privileges are checked tells
  * write_ring.c which table is about to be loaded.  For CREATE TABLE AS, and
  * CREATE and REFRESH MATERIALIZED VIEW, the hook for objects notes the new
- * table, and the hook for ExecutorRun() (executor.c) tells write_ring.c.
+ * table, and the hook for ExecutorRun() (executor.c) tells write_ring.c.  (If
+ * the new table is temporary, as for REFRESH CONCURRENTLY, nothing is caught.)
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -190,9 +191,9 @@ becomes_query(Relation rel)
 
 /*
  * Does COPY begin now?  If so, catch its scan or its load, unless COPY becomes
- * a query.  The user has just been found to have these privileges.  COPY
- * begins if they are on a table with the name that COPY gives and, for COPY
- * FROM, include INSERT.
+ * a query.  The user has just been found to have these privileges.  This is
+ * COPY's own check if the privileges are on a table with the name that is in
+ * the command and, for COPY FROM, include INSERT.
  */
 static bool
 copy_begins(const UtilityCommand *copy, const RTEPermissionInfo *privileges)

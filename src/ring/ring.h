@@ -39,7 +39,10 @@ typedef struct RingOptions
 								 * in the pool */
 } RingOptions;
 
-/* The public part of a running ring is in a LiveRing: see live_rings.h. */
+/*
+ * The public part of a running ring is in a LiveRing, if the process's segment
+ * has room for one: see live_rings.h.
+ */
 struct LiveRing;
 
 extern bool ring_check_server(void);

@@ -116,8 +116,8 @@ struct Ring
 	RingState	state;
 	RingOptions options;
 	EnabledMark enabled;
-	LiveRing   *live;			/* NULL unless the ring runs and has room
-								 * there */
+	LiveRing   *live;			/* NULL unless the ring runs, and the
+								 * process's segment has room for it */
 	bool		not_shown;		/* was it counted as not shown? */
 	RingPublic *public;			/* points into *live, or to own */
 	RingPublic	own;

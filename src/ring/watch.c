@@ -158,6 +158,7 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	RingSlot   *slot = &ring->slots[slotno];
 	Buffer		buffer = ring->strategy->buffers[slotno];
 	BufferTag	tag;
+	bool		was_read;
 
 	if (buffer == InvalidBuffer)
 	{
@@ -178,9 +179,12 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	 * A ring never reads more blocks than the stream has asked for.  If more
 	 * slots seem to have been read into, the clock sweep has taken their
 	 * buffers, and another process has read blocks of the relation into them.
+	 * Which of the slots these are is not known: the ones that are compared
+	 * last are taken for them.
 	 */
-	if (tag_is_ours(ring, &tag) &&
-		ring->public->counts.blks_read < ring->public->counts.blocks)
+	was_read = tag_is_ours(ring, &tag) &&
+		ring->public->counts.blks_read < ring->public->counts.blocks;
+	if (was_read)
 	{
 		ring->public->counts.blks_read++;
 		if (buffer == slot->buffer)
@@ -191,9 +195,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	else
 	{
 		/*
-		 * The buffer holds no page of ours.  If it holds another page, the
-		 * clock sweep has taken the buffer from us; or the server has put a
-		 * victim into the slot, and another process has taken the victim
+		 * The ring has read nothing into this buffer.  If it holds a page,
+		 * the clock sweep has taken the buffer from us; or the server has put
+		 * a victim into the slot, and another process has taken the victim
 		 * before our block was read into it.  Unless we only observe, empty
 		 * the slot, so that the buffer is not reused.
 		 *
@@ -219,7 +223,7 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 	slot->buffer = buffer;
 	slot->tag = tag;
 	slot->relid = ring->relid;
-	slot->state = tag_is_ours(ring, &tag) || tag_is_clear(&tag) ? SLOT_FREE : SLOT_LOST;
+	slot->state = was_read || tag_is_clear(&tag) ? SLOT_FREE : SLOT_LOST;
 }
 
 /*

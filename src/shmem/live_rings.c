@@ -366,9 +366,9 @@ count_not_shown(void)
  *		thousands of slots may use a few only.  The caller must give the ring
  *		back with live_leave().
  *
- * If there is no room, sets *not_shown, and counts the ring unless *not_shown
- * was set before.  Raises an error only if the query is cancelled while the
- * segment is made.
+ * If it returns NULL, or a ring without the slots that were asked for, sets
+ * *not_shown, and counts the ring unless *not_shown was set before.  Raises an
+ * error only if the query is cancelled while the segment is made.
  */
 LiveRing *
 live_enter(int nslots, bool *not_shown)

@@ -3,10 +3,11 @@
  * progress.c
  *	  The progress of commands that prewarm.
  *
- * The server keeps the progress of each process's command, with the command's
- * number, which may be any number.  So commands of ours have a number of their
- * own, and are reported like the server's: by pgstat_progress_...().  The
- * server forgets the command when the transaction or a subtransaction fails.
+ * With the progress of a process's command the server keeps a number that says
+ * which command it is (ProgressCommandType), and it accepts any number.  So
+ * commands of ours have a number of their own, and are reported like the
+ * server's: by pgstat_progress_...().  The server forgets the command when the
+ * transaction or a subtransaction fails.
  *
  * As for the server's commands, nothing is reported if track_activities is
  * off, and a process has only one command at a time: if the function was
@@ -65,9 +66,9 @@ tell_leader(int64 blocks)
 }
 
 /*
- * progress_add
- *		This process has read this number of blocks.  A parallel worker that
- *		runs no command of its own adds them to the count of its leader's.
+ * progress_add This process has read this number of blocks.  A parallel worker
+ *		that runs no command of its own adds them to the count of its leader's
+ *		command.
  */
 void
 progress_add(int64 blocks)
