@@ -333,9 +333,12 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		ring, which has not been started yet: take over the counts and buffers.
  *		rel_nblocks: number of blocks after which the scan wraps around.
  *
- * Each read took a slot of the strategy, and counts as a fill.  But if a
- * slot's buffer is lent and still holds the page with which it was lent, that
- * block was found there, and not read.
+ * Each read took a slot of the strategy, and counts as a fill.  The slots up to
+ * current were certainly taken: the server takes slot 1 first, and slot 0 last.
+ * In the other slots, a buffer that is lent and still holds the page with which
+ * it was lent was not read into: the scan has found that block there.  (In the
+ * first slots, the block may have been read into the same buffer again, after
+ * another process had taken it.)
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
@@ -357,7 +360,7 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 		if (BufTagMatchesRelFileLocator(&tag, &rel->rd_locator) &&
 			BufTagGetForkNum(&tag) == MAIN_FORKNUM &&
 			((uint64) tag.blockNum + rel_nblocks - first_block) % rel_nblocks < (uint64) asked &&
-			!is_lent(buffer, &tag))
+			(n > from->nbuffers - from->current || !is_lent(buffer, &tag)))
 		{
 			RingSlot   *slot = &slots[nslots++];
 
