@@ -168,7 +168,7 @@ EXPLAIN (COSTS off) EXECUTE from_tid;	-- planning may call it, too
 RESET client_min_messages;
 EXECUTE from_tid;
 DEALLOCATE from_tid;
--- the constant after it is still looked at
+-- a constant after the function's value is still looked at
 SET client_min_messages = warning;
 SELECT * FROM left_alone('SELECT id FROM big WHERE ctid >= first_tid() AND ctid < ''(100,1)''');
 RESET client_min_messages;

@@ -36,10 +36,11 @@
  * B. A hold is for all tuples that index scans fetch from the table, until the
  *	  hold is released.  It does hold a reference, so that the entry stays
  *	  where it is.  If the entry is invalidated, it is rebuilt with heap's
- *	  routine, and we swap the routine again.  (Not if a subtransaction aborts:
- *	  then the entry is only marked, and is rebuilt when it is next opened.
- *	  From then on the hold has no effect.)  If a scan of the table begins, as
- *	  for REINDEX, heap's routine is put back for good.
+ *	  routine, and we swap the routine again.  (There is one exception.  If the
+ *	  abort of a subtransaction invalidates the entry, the entry is only
+ *	  marked, and is rebuilt when it is next opened.  After that the hold has
+ *	  no effect until the entry is invalidated again.)  If a scan of the table
+ *	  begins, as for REINDEX, heap's routine is put back for good.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -432,9 +433,9 @@ heap_am_drop_catches(uint64 since)
  * resource owner.  The caller must end the hold, and so free it, with
  * heap_am_release(), or with heap_am_forget() if the resource owner's query
  * fails.  If before that the relation is dropped or scanned, or CLUSTER
- * begins, or its relcache entry is invalidated by the abort of a
- * subtransaction, before_fetch() is not called any more, but the hold must
- * still be ended.
+ * begins, before_fetch() is not called any more, but the hold must still be
+ * ended.  If the abort of a subtransaction invalidates the relcache entry,
+ * calls may stop for a while: see the top of this file.
  */
 HeapAmSwap *
 heap_am_hold(Relation rel, BeforeFetchMtd before_fetch, void *arg)

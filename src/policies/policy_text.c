@@ -93,10 +93,11 @@ malformed(const char *label, const char *item, bool twice)
 }
 
 /*
- * policy_split Get the settings in a label, as they are written there;
- *		palloc'd.  If the label is longer than any policy, it sets nothing.  If
- *		the label has an item that is not a setting, or sets something twice,
- *		raises an error (22023) if strict is true; otherwise ignores that item.
+ * policy_split
+ *		Get the settings in a label, as they are written there; palloc'd.  If
+ *		the label is longer than any policy, it sets nothing.  If the label has
+ *		an item that is not a setting, or sets something twice, raises an error
+ *		(22023) if strict is true; otherwise ignores that item.
  */
 void
 policy_split(const char *label, PolicyTexts *settings, bool strict)

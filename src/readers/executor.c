@@ -4,10 +4,10 @@
  *	  The executor's hooks: find the nodes that readers are for.
  *
  * There are readers for some kinds of plan nodes.  When a query starts, and
- * any of its relations may matter (plan_may_matter()), each node of these
- * kinds in its plan gets a function of ours for its first calls, unless its
- * scan is excluded.  This function decides what becomes of the scan, and then
- * puts the node's own function back:
+ * plan_may_matter() or toast_may_matter() is true for any of its relations,
+ * each node of these kinds in its plan gets a function of ours for its first
+ * calls, unless its scan is excluded.  This function decides what becomes of
+ * the scan, and then puts the node's own function back:
  *
  *	  ExecutorStart --> take_nodes() --> first_calls_of()
  *	                                      SeqScan       --> seqscan.c
@@ -185,7 +185,8 @@ needs_one_row(const PlanState *ps)
  * May a node stop the nodes below ps before they have returned all rows?
  * may_stop: the same for ps itself.  (A worker of a parallel query does not
  * know of a LIMIT above its part of the plan.  A hash join whose inner side is
- * empty stops its outer side, too, but that is seldom.)
+ * empty stops its outer side, too, and from 18 on a sorted SetOp its inner
+ * side; these are not considered.)
  */
 static bool
 may_stop_below(const PlanState *ps, bool may_stop)
@@ -375,8 +376,8 @@ run_query(COMPAT_RUN_PARAMS)
  * would cost more than the rows do.  So from the fourth run in a row on, until
  * another query runs for a limited number of rows, or until the next statement
  * of the client, nothing is done: a reader that the third run has paused stays
- * paused, and a reader that begins later is not paused.  (A run to the query's
- * end pauses both.)
+ * paused, and a reader that begins later is not paused.  (A run without a
+ * limit of rows pauses both.)
  */
 static bool
 is_in_loop(const EState *estate)

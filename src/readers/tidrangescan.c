@@ -71,8 +71,9 @@ is_user_function(Oid funcid, void *context pg_attribute_unused())
 }
 
 /*
- * May the expression call a function that is not the server's own?  What a
- * domain's CHECK constraints call is not in the expression, so a domain counts.
+ * May the expression call a function that is not the server's own?  The
+ * functions that a domain's CHECK constraints call are not in the expression,
+ * so the answer is yes if there is a coercion to a domain.
  */
 static bool
 calls_user_function(Node *node, void *context)
@@ -96,11 +97,12 @@ must_not_compute(Node *expr)
 
 /*
  * Narrow the range by one of the node's quals, "ctid op value" or "value op
- * ctid".  If *only_constants, do not compute any value: a qual whose value is
- * not a constant narrows nothing.  *only_constants is set if the value must not
- * be computed, because if it is null, the server computes no value after it.
+ * ctid".  If *only_constants is true, no value is computed: a qual whose value
+ * is not a constant narrows nothing.  If this value must not be computed,
+ * *only_constants is set, so that later values are not computed either: this
+ * one may be null, and after a null the server computes no other value.
  *
- * If the value is null, the range is empty.  Then returns false, and the caller
+ * If the value is null, makes the range empty and returns false; the caller
  * must not look at other quals.
  */
 static bool

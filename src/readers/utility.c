@@ -47,7 +47,8 @@
  * write_ring.c which table is about to be loaded.  For CREATE TABLE AS, and
  * CREATE and REFRESH MATERIALIZED VIEW, the hook for objects notes the new
  * table, and the hook for ExecutorRun() (executor.c) tells write_ring.c.  (If
- * the new table is temporary, as for REFRESH CONCURRENTLY, nothing is caught.)
+ * the new table is temporary, as for REFRESH CONCURRENTLY, its load is not
+ * caught.)
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

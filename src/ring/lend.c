@@ -333,12 +333,13 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		ring, which has not been started yet: take over the counts and buffers.
  *		rel_nblocks: number of blocks after which the scan wraps around.
  *
- * Each read took a slot of the strategy, and counts as a fill.  The slots up to
- * current were certainly taken: the server takes slot 1 first, and slot 0 last.
- * In the other slots, a buffer that is lent and still holds the page with which
- * it was lent was not read into: the scan has found that block there.  (In the
- * first slots, the block may have been read into the same buffer again, after
- * another process had taken it.)
+ * Each read took a slot of the strategy, and counts as a fill.  The server
+ * takes slot 1 first, and slot 0 last, so slots 1 to current were certainly
+ * taken.  For these slots we do not ask is_lent(): another process may have
+ * taken a lent buffer, and the scan may then have read the same block into
+ * that buffer again.  In any other slot, a buffer that is lent and still holds
+ * the page with which it was lent was not read into: the scan has found that
+ * block there.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,

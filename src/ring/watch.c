@@ -177,10 +177,10 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 
 	/*
 	 * A ring never reads more blocks than the stream has asked for.  If more
-	 * slots seem to have been read into, the clock sweep has taken their
-	 * buffers, and another process has read blocks of the relation into them.
-	 * Which of the slots these are is not known: the ones that are compared
-	 * last are taken for them.
+	 * slots than that seem to have been read into, then for some of them the
+	 * clock sweep has taken the buffer, and another process has read a block
+	 * of the relation into it.  We can't tell which slots these are, so we
+	 * assume that they are the ones that are compared last.
 	 */
 	was_read = tag_is_ours(ring, &tag) &&
 		ring->public->counts.blks_read < ring->public->counts.blocks;
@@ -206,8 +206,9 @@ ring_watch_slot(Ring *ring, int slotno, bool came_round)
 		 * buffer: the next read that comes to this slot uses it, unless
 		 * another process has taken it meanwhile.
 		 *
-		 * The slot's old buffer counts as lost, although its page may have
-		 * stayed behind: no read of ours has replaced the buffer.
+		 * If the slot has another buffer, or its buffer holds another page,
+		 * the old buffer counts as lost, although its page may have stayed
+		 * behind: no read of ours has replaced the buffer.
 		 */
 		if (slot->buffer != InvalidBuffer &&
 			!(tag_is_clear(&tag) && slot->buffer == buffer))

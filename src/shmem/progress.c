@@ -66,8 +66,9 @@ tell_leader(int64 blocks)
 }
 
 /*
- * progress_add This process has read this number of blocks.  A parallel worker
- *		that runs no command of its own adds them to the count of its leader's
+ * progress_add
+ *		This process has read this number of blocks.  A parallel worker that
+ *		runs no command of its own adds them to the count of its leader's
  *		command.
  */
 void

@@ -70,9 +70,9 @@ put_ring(ReturnSetInfo *rsinfo, const LiveView *view)
 /*
  * pg_ringctl_rings()
  *
- * Returns one row for each reader of any session that reads now and is shown
- * (live_rings.c), with its ring if it has one.  No session waits for this
- * function.
+ * Returns one row for each reader, of whatever session, if the reader reads
+ * now and is shown (live_rings.c), with its ring if it has one.  No session
+ * waits for this function.
  */
 Datum
 pg_ringctl_rings(PG_FUNCTION_ARGS)
