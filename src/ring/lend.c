@@ -333,13 +333,9 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		ring, which has not been started yet: take over the counts and buffers.
  *		rel_nblocks: number of blocks after which the scan wraps around.
  *
- * Each read took a slot of the strategy, and counts as a fill.  The server
- * takes slot 1 first, and slot 0 last, so slots 1 to current were certainly
- * taken.  For these slots we do not ask is_lent(): another process may have
- * taken a lent buffer, and the scan may then have read the same block into
- * that buffer again.  In any other slot, a buffer that is lent and still holds
- * the page with which it was lent was not read into: the scan has found that
- * block there.
+ * Each read took a slot of the strategy, and counts as a fill.  But if a
+ * slot's buffer is lent and still holds the page with which it was lent, that
+ * block was found there, and not read.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
@@ -361,7 +357,7 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 		if (BufTagMatchesRelFileLocator(&tag, &rel->rd_locator) &&
 			BufTagGetForkNum(&tag) == MAIN_FORKNUM &&
 			((uint64) tag.blockNum + rel_nblocks - first_block) % rel_nblocks < (uint64) asked &&
-			(n > from->nbuffers - from->current || !is_lent(buffer, &tag)))
+			!is_lent(buffer, &tag))
 		{
 			RingSlot   *slot = &slots[nslots++];
 
