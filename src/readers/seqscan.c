@@ -276,6 +276,7 @@ decide_for(SeqScanState *node, bool alone, bool again)
 
 	if (!values_may_wait(node))
 		toast_begin(node->ss.ps.state, rel, true);
+	ring_server_begins(scan->rs_strategy);
 	lend_for_first_blocks(node, gets_few_at_first(node, alone) ? first_lent : FIRST_BLOCKS);
 	scan->rs_numblocks = FIRST_BLOCKS;
 	return true;

@@ -24,6 +24,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "executor/instrument.h"
 #include "ring/ring_private.h"
 #include "utils/rel.h"
 
@@ -52,6 +53,16 @@ static struct
 	int			capacity;		/* entries allocated: at least count plus the
 								 * slots of the rings that "reserved" is for */
 }			lent;
+
+/*
+ * The last pass whose first blocks the server has begun to read: its strategy,
+ * and the number of blocks that this process had read before.
+ */
+static struct
+{
+	BufferAccessStrategy strategy;
+	int64		reads_before;
+}			begun;
 
 /* Does the n-th lent buffer still hold what it held when it was lent? */
 static bool
@@ -277,6 +288,36 @@ lend_cancel_reservation(const Ring *ring)
 }
 
 /*
+ * ring_server_begins
+ *		The server is about to read the first blocks of a pass through this
+ *		strategy.
+ */
+void
+ring_server_begins(BufferAccessStrategy strategy)
+{
+	begun.strategy = strategy;
+	begun.reads_before = pgBufferUsage.shared_blks_read;
+}
+
+/*
+ * Has the server read all the first blocks of a pass, "asked" in number,
+ * through this strategy?  It has if this process has read that number of
+ * blocks, and as many slots of the strategy were taken.  (17 also counts a
+ * block as read that another process has read meanwhile.  Such a block usually
+ * takes no slot.)  came_round: was slot 0, the last one, taken?
+ *
+ * The answer may be no although all were read, if this process has begun
+ * another pass or read other blocks since then.
+ */
+static inline bool
+all_were_read(BufferAccessStrategy strategy, int asked, bool came_round)
+{
+	return begun.strategy == strategy &&
+		pgBufferUsage.shared_blks_read - begun.reads_before == asked &&
+		(came_round ? strategy->nbuffers : strategy->current) >= asked;
+}
+
+/*
  * ring_lend_to_server
  *		The server reads the first blocks of a scan through its own strategy:
  *		it is about to begin, or goes on.  Put lent buffers for the first
@@ -336,6 +377,10 @@ is_lent(Buffer buffer, const BufferTag *tag)
  * Each read took a slot of the strategy, and counts as a fill.  But if a
  * slot's buffer is lent and still holds the page with which it was lent, that
  * block was found there, and not read.
+ *
+ * A block that the server has read may be in no slot any more: another process
+ * has taken its buffer, or the server has given up a dirty buffer and come to
+ * the block's slot again.  So if all blocks were read, all of them are counted.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
@@ -345,10 +390,13 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 	RingCounts *counts = &ring->own.counts;
 	RingSlot   *slots = palloc(from->nbuffers * sizeof(RingSlot));
 	int			nslots = 0;
+	int			reads;
+	bool		came_round = false;
 
 	for (int n = 1; n <= from->nbuffers; n++)
 	{
-		Buffer		buffer = from->buffers[(from->current + n) % from->nbuffers];
+		int			slotno = (from->current + n) % from->nbuffers;
+		Buffer		buffer = from->buffers[slotno];
 		BufferTag	tag;
 
 		if (buffer == InvalidBuffer)
@@ -365,13 +413,15 @@ ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 			slot->tag = tag;
 			slot->relid = RelationGetRelid(rel);
 			slot->state = SLOT_FREE;
+			came_round |= slotno == 0;
 		}
 	}
 	counts->blocks += asked;
 	counts->consumed += got;
 	counts->unconsumed += asked - got;
-	counts->blks_read += nslots;
-	counts->fills += nslots;
+	reads = all_were_read(from, asked, came_round) ? asked : nslots;
+	counts->blks_read += reads;
+	counts->fills += reads;
 
 	if (ring->options.observe)
 		observe_from(ring, slots, nslots);

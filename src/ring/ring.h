@@ -56,6 +56,7 @@ extern ReadStream *ring_begin_stream(Ring *ring, int flags, Relation rel,
 									 size_t per_buffer_data_size);
 extern void ring_begin_reads(Ring *ring, Relation rel);
 extern BufferAccessStrategy ring_before_read(Ring *ring, Relation rel, BlockNumber block);
+extern void ring_server_begins(BufferAccessStrategy strategy);
 extern void ring_lend_to_server(BufferAccessStrategy strategy, int most);
 extern void ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,
 						   BlockNumber first_block, BlockNumber rel_nblocks,
