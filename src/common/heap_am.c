@@ -182,9 +182,10 @@ our_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 
 /*
  * A row is about to be inserted.  If this insertion is to be caught, call
- * back.  If the relation has our routine for no reason, give it heap's again:
- * heap_am_relation_changed() has freed all catches, but the server keeps the
- * relcache entry of a relation that this transaction has made or rewritten.
+ * back.  If the relation has our routine, but neither a catch nor a hold, give
+ * it heap's again.  That happens if all relcache entries were invalidated at
+ * once: heap_am_relation_changed() frees all catches, but the server keeps the
+ * entry of a relation that this transaction has made or rewritten.
  */
 static void
 before_insertion(Relation rel, BulkInsertStateData *bistate)

@@ -183,10 +183,12 @@ needs_one_row(const PlanState *ps)
 
 /*
  * May a node stop the nodes below ps before they have returned all rows?
- * may_stop: the same for ps itself.  (A worker of a parallel query does not
- * know of a LIMIT above its part of the plan.  A hash join whose inner side is
- * empty stops its outer side, too, and from 18 on a sorted SetOp its inner
- * side; these are not considered.)
+ * may_stop: the same for ps itself.
+ *
+ * Three cases are not considered: a LIMIT above a parallel worker's part of
+ * the plan, of which the worker does not know; a hash join, which stops its
+ * outer side if its inner side is empty; and, from 18 on, a sorted SetOp,
+ * which stops its inner side when its outer side has ended.
  */
 static bool
 may_stop_below(const PlanState *ps, bool may_stop)

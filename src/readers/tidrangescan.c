@@ -141,8 +141,10 @@ narrow_range(BlockRange *range, OpExpr *qual, const PlanState *ps, bool *only_co
 }
 
 /*
- * The range that the node is about to scan; first > last if it is empty.  If
- * narrow_range() leaves out a qual, the result may be larger than the range.
+ * The blocks of the range that the node is about to scan; if first > last,
+ * there are none.  The result may be larger than the range: by one block at
+ * each end, because only the block numbers of the bounds are looked at, or by
+ * more if narrow_range() leaves out a qual.
  */
 static BlockRange
 range_of(const PlanState *ps, bool only_constants)

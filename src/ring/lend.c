@@ -300,14 +300,18 @@ ring_server_begins(BufferAccessStrategy strategy)
 }
 
 /*
- * Has the server read all the first blocks of a pass, "asked" in number,
- * through this strategy?  It has if this process has read that number of
- * blocks, and as many slots of the strategy were taken.  (17 also counts a
- * block as read that another process has read meanwhile.  Such a block usually
- * takes no slot.)  came_round: was slot 0, the last one, taken?
+ * Has the server read all the first blocks of this pass, "asked" in number,
+ * through this strategy?  We assume so if this process has read that number of
+ * blocks since the pass began, and at least as many slots of the strategy were
+ * taken.  (17 also counts a block as read that another process has read
+ * meanwhile.  Such a block usually takes no slot.)  came_round: does slot 0,
+ * which is taken last, hold one of these blocks?
  *
- * The answer may be no although all were read, if this process has begun
- * another pass or read other blocks since then.
+ * The answer may be no although all were read: if, since this pass began, this
+ * process has begun another such pass or read other blocks; or if slot 0 was
+ * taken and its buffer was lost.  It may be yes although some were found in
+ * shared buffers: if this process has read as many other blocks, and an
+ * earlier pass or rejected buffers have taken as many slots.
  */
 static inline bool
 all_were_read(BufferAccessStrategy strategy, int asked, bool came_round)
@@ -375,12 +379,14 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		rel_nblocks: number of blocks after which the scan wraps around.
  *
  * Each read took a slot of the strategy, and counts as a fill.  But if a
- * slot's buffer is lent and still holds the page with which it was lent, that
- * block was found there, and not read.
+ * slot's buffer is lent and still holds the page with which it was lent, we
+ * assume that the block was found there, and not read.
  *
- * A block that the server has read may be in no slot any more: another process
- * has taken its buffer, or the server has given up a dirty buffer and come to
- * the block's slot again.  So if all blocks were read, all of them are counted.
+ * The slots may show too few reads.  A block that the server has read is in no
+ * slot any more if another process has taken its buffer.  Nor is it if the
+ * server has gone round the ring and reused its slot, because buffers that it
+ * rejected took slots, too.  So if all_were_read() says so, all blocks count
+ * as read, whatever the slots hold.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,

@@ -138,7 +138,9 @@ put_slot(ReturnSetInfo *rsinfo, const LiveView *view, int slotno)
  * pg_ringctl_ring_slots()
  * pg_ringctl_ring_slots(pid integer)
  *
- * Returns one row for each slot of all rings, or of the rings of one process.
+ * Returns one row for each slot of the rings of all processes, or of one.
+ * There are no rows for a ring that is not shown, or whose slots are not in
+ * its process's segment (see live_rings.c).
  */
 Datum
 pg_ringctl_ring_slots(PG_FUNCTION_ARGS)
