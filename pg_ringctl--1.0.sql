@@ -191,14 +191,14 @@ COMMENT ON VIEW pg_ringctl_stats IS
 COMMENT ON COLUMN pg_ringctl_stats.datid IS 'OID of the database; 0 for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_stats.datname IS 'name of the database; null for relations shared by all databases';
 COMMENT ON COLUMN pg_ringctl_stats.relid IS 'OID of the relation';
-COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if it is in another database';
+COMMENT ON COLUMN pg_ringctl_stats.schemaname IS 'name of the schema that the relation is in; null if the relation is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.relname IS 'name of the relation; null if it is in another database';
 COMMENT ON COLUMN pg_ringctl_stats.kind IS 'kind of reader: seqscan, tidrangescan, bitmapscan, indexscan, toast, copy, index_build or prewarm';
 COMMENT ON COLUMN pg_ringctl_stats.scans IS 'number of scans; a parallel scan counts as one, but for kind toast only if the leader fetched values through a ring; a rescan counts as another scan, but not for kinds indexscan and toast';
 COMMENT ON COLUMN pg_ringctl_stats.workers_launched IS 'number of parallel workers that took part in each scan, added up over the scans';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers IS 'size in buffers of the last ring';
 COMMENT ON COLUMN pg_ringctl_stats.ring_buffers_max IS 'size in buffers of the largest ring';
-COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time that the scans ran, added up over their processes, in milliseconds; not measured for kind toast';
+COMMENT ON COLUMN pg_ringctl_stats.total_time IS 'time from when a scan got its ring until it had asked for all blocks or ended, without pauses of its query, added up over the scans and their processes, in milliseconds; not measured for kind toast';
 COMMENT ON COLUMN pg_ringctl_stats.last_scan IS 'when the last scan ended';
 COMMENT ON COLUMN pg_ringctl_stats.stats_reset IS 'when this row began to count';
 COMMENT ON COLUMN pg_ringctl_stats.blocks IS 'blocks asked for';
@@ -209,9 +209,9 @@ COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slo
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
-COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page; they are emptied, except in observe mode';
+COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page, or was replaced without a read through the ring; a slot that still names a buffer with another page is emptied, except in observe mode';
 COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended, was rescanned, or went on somewhere else';
-COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed to keep dirty pages in the ring';
+COMMENT ON COLUMN pg_ringctl_stats.wal_flushes IS 'number of times that WAL was flushed so that the buffers of dirty pages could be reused';
 COMMENT ON COLUMN pg_ringctl_stats.buffers_released IS 'buffers let go because a ring that sizes itself shrank; their pages were evicted, unless they are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_stats.scan_sharing_waits IS 'number of times that a scan waited for another scan of the relation';
@@ -236,8 +236,8 @@ COMMENT ON VIEW pg_ringctl_stats_info IS
 'number of rows of statistics; numbers of the rows, log entries and rings that there was no room for; time of the last reset of all statistics';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there was no room for more: see pg_ringctl.max_entries';
-COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of escaped buffers, since the last reset of all statistics, that were dropped from the log, or not logged, because it was full';
-COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings, since the server started, that pg_ringctl_rings did not show, or whose slots pg_ringctl_ring_slots did not show, because there was no room';
+COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of entries of the log of escapes, since the last reset of all statistics, that newer ones have replaced, or that were not written because another process was writing in the same place';
+COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings, since the server started, that pg_ringctl_rings did not show, or whose slots pg_ringctl_ring_slots did not show, because there was no room, or because the process could not make its segment of shared memory';
 COMMENT ON COLUMN pg_ringctl_stats_info.stats_reset IS 'when all statistics were last reset';
 
 CREATE FUNCTION pg_ringctl_stats_reset(
@@ -366,7 +366,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_ring_slots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_ring_slots() IS
-'the slots of all rings that are read through now';
+'the slots of the rings that are read through now, except for rings that could not be shown (see pg_ringctl_stats_info)';
 COMMENT ON FUNCTION pg_ringctl_ring_slots(integer) IS
 'the slots of the rings of a process';
 
@@ -382,7 +382,7 @@ CREATE VIEW pg_ringctl_ring_slots AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_ring_slots IS
-'the slots of the rings that are read through now, one row for each slot';
+'the slots of the rings that are read through now, one row for each slot, except for rings that could not be shown (see pg_ringctl_stats_info)';
 COMMENT ON COLUMN pg_ringctl_ring_slots.ringid IS 'number of the ring, as in pg_ringctl_rings';
 COMMENT ON COLUMN pg_ringctl_ring_slots.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_ring_slots.datid IS 'OID of the database; 0 for relations shared by all databases';
@@ -557,7 +557,7 @@ COMMENT ON COLUMN pg_ringctl_pollution.relname IS 'name of the relation; null if
 COMMENT ON COLUMN pg_ringctl_pollution.relfilenode IS 'number of the relation''s file';
 COMMENT ON COLUMN pg_ringctl_pollution.reltablespace IS 'OID of the tablespace of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.buffers IS 'buffers that hold pages of the relation';
-COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'buffers of the relation in the slots of rings that are in use now';
+COMMENT ON COLUMN pg_ringctl_pollution.in_ring IS 'buffers of the relation in the slots that pg_ringctl_ring_slots shows';
 COMMENT ON COLUMN pg_ringctl_pollution.escaped IS 'buffers of the relation that escaped from a ring and are in no ring now, including those whose pages are also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_pollution.dirty IS 'dirty buffers of the relation';
 COMMENT ON COLUMN pg_ringctl_pollution.pool_fraction IS 'buffers as a fraction of the pool, from 0 to 1';
@@ -610,7 +610,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_last_scans() IS
-'what scans did in the last statement of this session in which pg_ringctl gave a scan a ring, observed one or read ahead; one row for each scan and each process that took part (plan_node_id: null for a utility command; worker: number of the parallel worker, or null)';
+'what scans did in the last statement of this session in which pg_ringctl gave a scan a ring, observed one or read ahead; one row for each scan and each process that took part, but only for the last 1000 of these (plan_node_id: null for a utility command; worker: number of the parallel worker, or null)';
 
 CREATE FUNCTION pg_ringctl_resolve(
     relation regclass,
@@ -725,7 +725,7 @@ BEGIN
         RAISE WARNING '%', CASE policies
             WHEN 1 THEN '1 policy stays behind as a security label'
             ELSE format('%s policies stay behind as security labels', policies) END
-            USING DETAIL = 'A dump with security labels of pg_ringctl cannot be restored where its library is not loaded.',
+            USING DETAIL = 'Where the library of pg_ringctl is not loaded, restoring a dump raises an error for each of these labels.',
                   HINT = 'Either run SELECT pg_ringctl_drop_all_policies() before DROP EXTENSION, '
                          'or run in psql after it: LOAD ''pg_ringctl''; SELECT format(''SECURITY LABEL FOR pg_ringctl ON %s %s IS NULL'', objtype, objname) '
                          'FROM pg_seclabels WHERE provider = ''pg_ringctl'' \gexec';
@@ -733,14 +733,14 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION pg_ringctl_warn_of_policies() IS
-'event trigger function: warns if policies stay behind when the extension is dropped';
+'event trigger function: warns if policies stay behind when the client sends a DROP EXTENSION that names pg_ringctl';
 
 CREATE EVENT TRIGGER pg_ringctl_warn_of_policies ON ddl_command_start
     WHEN TAG IN ('DROP EXTENSION')
     EXECUTE FUNCTION pg_ringctl_warn_of_policies();
 
 COMMENT ON EVENT TRIGGER pg_ringctl_warn_of_policies IS
-'warns if policies stay behind when the extension is dropped';
+'warns if policies stay behind when the client sends a DROP EXTENSION that names pg_ringctl';
 
 --
 -- Members of pg_read_all_stats may use what shows the activity of other users.

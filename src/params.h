@@ -21,9 +21,9 @@
 #define RING_MAX_KB		(16 * 1024 * 1024)
 
 /*
- * The least size of a ring that rows are written through.  The server extends
- * a relation by up to 64 blocks at a time, and pins all of them.  If a ring
- * has little room besides these, its buffers escape.
+ * The least size, other than 0, that pg_ringctl.write_ring may ask for.  The
+ * server extends a relation by up to 64 blocks at a time, and pins all of
+ * them.  If a ring has little room besides these, its buffers escape.
  */
 #define WRITE_RING_MIN_KB	(128 * KB_PER_BUFFER)
 
@@ -31,8 +31,8 @@
 typedef enum ScanMode
 {
 	MODE_CONTROL,				/* their rings are ours, and are kept tight */
-	MODE_OBSERVE,				/* their rings are the server's, and are
-								 * watched */
+	MODE_OBSERVE,				/* their rings are like the server's, and are
+								 * only watched */
 	MODE_OFF,					/* the scans are not touched */
 } ScanMode;
 

@@ -16,7 +16,8 @@
 typedef enum RingSource
 {
 	SOURCE_NONE,				/* there is no ring */
-	SOURCE_SERVER,				/* the ring is the server's own */
+	SOURCE_SERVER,				/* the ring is the server's own, or one like
+								 * it that only observes */
 	SOURCE_POLICY,				/* policy of the relation, or of an ancestor */
 	SOURCE_PARAMETER,			/* pg_ringctl.scan_ring */
 	SOURCE_CHOSEN,				/* ours: the ring sizes itself, or is the

@@ -32,9 +32,9 @@
  * B. if a node above it may stop it early, such as a Limit node; if its query
  *	  is run for a limited number of rows, like the query of a cursor or of
  *	  SELECT INTO in PL/pgSQL; or if it is a scan of a utility command;
- * C. if the process holds a lightweight lock, because in that case a wait
- *	  could not be cancelled.  (An index locks a page while it calls a support
- *	  function, which may run a query.)
+ * C. if interrupts are held off, because in that case a wait could not be
+ *	  cancelled.  (An index locks a page, which holds off interrupts, while it
+ *	  calls a support function, which may run a query.)
  */
 static bool
 may_share(const ScanReader *reader)

@@ -41,17 +41,17 @@
  *	  other scans, but they do not wait, and other scans do not wait for them.
  *	  If one of them gets no processor for a while, only its present chunk of
  *	  blocks is late; the others go on with the rest of the relation.
- * F. All waits of a scan for other scans together take about a tenth of its
- *	  own time at most, and a single wait takes about 10 ms at most
- *	  (sharing_cost.c, D).  So whatever has stopped the slower scan, the wait
- *	  is short.
+ * F. All waits of a scan for other scans together take about a tenth of the
+ *	  time that it runs without waiting, and a single wait takes about 10 ms at
+ *	  most (sharing_cost.c, D).  So whatever has stopped the slower scan, the
+ *	  wait is short.
  * G. The windows of all relations together are no more than one full window,
- *	  so that scans of many relations can't fill the pool.  (If the scans of a
- *	  relation run in several groups, far apart, each group has the relation's
- *	  window.)  The more relations have scans that share reads, the smaller the
- *	  windows are; if they would be smaller than a minimum, there are none.
- *	  Relations do not count as long as fewer than two of their scans make
- *	  steps.
+ *	  the window that a relation would have alone, so that scans of many
+ *	  relations can't fill the pool.  (If the scans of a relation run in
+ *	  several groups, far apart, each group has the relation's window.)  The
+ *	  more relations have scans that share reads, the smaller the windows are;
+ *	  if they would be smaller than a minimum, there are none.  Relations do
+ *	  not count as long as fewer than two of their scans make steps.
  * H. In 18, if reads are asynchronous, one of the scans that ask for about the
  *	  same block leads, and the others follow: they wait until the leader has
  *	  asked for the blocks that they are about to ask for.  See below.

@@ -24,11 +24,12 @@ typedef struct ShareState
 {
 	bool		shared;			/* do other scans share reads with this one? */
 	bool		wait;			/* does it pay to call share_nap()? */
-	bool		scan_fell_behind;	/* has another scan just fallen too far
-									 * behind? */
+	bool		scan_fell_behind;	/* has the last of the other scans just
+									 * fallen too far behind?  Never true in a
+									 * parallel scan */
 	int64		blocks_to_keep; /* number of blocks from the last of the scans
 								 * that share reads up to this scan; the ring
-								 * must keep these blocks */
+								 * must keep those of them that it has read */
 } ShareState;
 
 extern void sharing_attach(void);

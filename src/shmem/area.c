@@ -18,14 +18,16 @@
  * by the first process that needs it.
  *
  * No query fails because shared memory can't be had, unless it calls a
- * function of ours that reads or resets what is there.  Everything else that
- * may fail for that reason while a query runs is called through shared_try().
- * At the first failure, shared_try() warns, and from then on calls no function
- * in this session.  So the session counts nothing more.  If it has attached to
- * the log of escapes and to the sharing of scans, these go on.  Its live rings
- * are shown as long as it keeps the segment that it has; it can't make another
- * one.  If only the segment of its live rings can't be made, the session just
- * does not show them for a while: see shared_try_segment().
+ * function of ours that reads or resets what is there, or that prewarms with
+ * parallel workers.  Everything else that may fail for that reason while a
+ * query runs is called through shared_try() or shared_try_segment().  At the
+ * first failure, shared_try() warns (but not in a parallel worker), and from
+ * then on calls no function in this session.  So the session counts nothing
+ * more.  If it has attached to the log of escapes and to the sharing of scans,
+ * these go on.  Its live rings are shown as long as it keeps the segment that
+ * it has; it can't make another one.  If only the segment of its live rings
+ * can't be made, the session just does not show them for a while: see
+ * shared_try_segment().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -361,10 +363,10 @@ may_try(void)
 
 /*
  * shared_try
- *		Call a function that needs shared memory.  If it raises an error, warn,
- *		and never call such a function again in this session; but see
- *		is_cancel().  Returns whether the function was called and has
- *		succeeded.
+ *		Call a function that needs shared memory.  If it raises an error, warn
+ *		(but not in a parallel worker), and never call such a function again in
+ *		this session; but see is_cancel().  Returns whether the function was
+ *		called and has succeeded.
  *
  * When the function fails, it must leave nothing behind but LWLocks: see
  * error_of_call() and shared_attach().

@@ -29,7 +29,8 @@
  * room for a ring, or the segment can't be made because the system has no
  * memory for it, the ring is in private memory: it works, but is not shown.
  * If there is room for the ring but not for its slots, only the slots are in
- * private memory.  In both cases the ring is counted in not_shown.
+ * private memory.  In both cases the ring is counted in not_shown, unless the
+ * process has no shared memory at all.
  *
  * There is no lock.  Only the process itself writes to its segment.  When a
  * ring takes the place of another one, the process sets "shown" to 0, writes
@@ -105,7 +106,8 @@ typedef struct LivePlace
 typedef struct LivePart
 {
 	pg_atomic_uint64 not_shown; /* rings that were not shown, or whose slots
-								 * were not, because there was no room */
+								 * were not, because there was no room, or no
+								 * segment */
 	pg_atomic_uint32 nsegments; /* segments of all processes */
 	int			nplaces;
 	LivePlace	places[FLEXIBLE_ARRAY_MEMBER];
@@ -308,8 +310,8 @@ has_failed_lately(void)
 }
 
 /*
- * An unused ring in this process's segment, which is made if there is none.
- * NULL if it can't be made, or if all its rings are in use.
+ * An unused ring in this process's segment; makes the segment if there is
+ * none.  NULL if the segment can't be made, or if all its rings are in use.
  */
 static LiveRing *
 get_unused_ring(void)

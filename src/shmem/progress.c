@@ -3,8 +3,8 @@
  * progress.c
  *	  The progress of commands that prewarm.
  *
- * With the progress of a process's command the server keeps a number that says
- * which command it is (ProgressCommandType), and it accepts any number.  So
+ * Besides the progress of a command, the server keeps the kind of the command
+ * (ProgressCommandType).  That is a number, and the server accepts any.  So
  * commands of ours have a number of their own, and are reported like the
  * server's: by pgstat_progress_...().  The server forgets the command when the
  * transaction or a subtransaction fails.

@@ -285,7 +285,7 @@ print_plan(ExplainState *es, const PlanState *ps, Relation rel)
 /*
  * The name of the group of what is printed about the node.  For an index scan
  * that may read ahead it is "Read Ahead", even if the scan has a ring, too.
- * In text, only print_none() prints this name.
+ * In text, where groups are not named, only print_none() uses this name.
  */
 static const char *
 group_name(const PlanState *ps)
@@ -427,7 +427,8 @@ put_facts(ReturnSetInfo *rsinfo, const ScanFacts *facts)
  * pg_ringctl_last_scans()
  *
  * Returns the scans of this session's last statement that had scans with a
- * reader: one row for each scan and each process that took part in the scan.
+ * reader: one row for each scan and each process that took part in the scan,
+ * but only the last MAX_REMEMBERED_SCANS of these.
  */
 Datum
 pg_ringctl_last_scans(PG_FUNCTION_ARGS)
