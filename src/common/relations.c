@@ -184,10 +184,10 @@ check_kind_has_storage(Relation rel)
 						RelationGetRelationName(rel)),
 				 errdetail_relkind_not_supported(relkind),
 				 relkind == RELKIND_PARTITIONED_TABLE ?
-				 errhint("\"%s\" reads all partitions of this relation. To read one of them, name a partition that pg_partition_tree(%s) lists.",
+				 errhint("\"%s\" reads all partitions of this relation. To read one of them, name a leaf partition that pg_partition_tree(%s) lists.",
 						 "pg_ringctl_prewarm_all", name_literal(rel)) :
 				 relkind == RELKIND_PARTITIONED_INDEX ?
-				 errhint("Name one of its partitions, which pg_partition_tree(%s) lists.",
+				 errhint("Name one of its leaf partitions, which pg_partition_tree(%s) lists.",
 						 name_literal(rel)) : 0));
 }
 

@@ -164,14 +164,15 @@ parse_switch(const char *value)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for \"%s\": \"%s\"", "index_read_ahead", value),
-				 errhint("Valid values are \"on\" and \"off\".")));
+				 errhint("Give a Boolean value, such as \"on\" or \"off\".")));
 	return on;
 }
 
 /*
  * policy_check_settings
  *		Raise an error (22023) if the value of a setting is not one that the
- *		parameter of the same name takes.
+ *		parameter of the same name takes, or is a size that would be rounded
+ *		to 0.
  */
 void
 policy_check_settings(const PolicyTexts *settings)

@@ -15,13 +15,13 @@
  *	            pages stay in the pool  | the ring is tight
  *
  * If no threshold is set, it is the size of the pool, or a quarter of the pool
- * if the size of the ring is set.  N is the threshold, but at most a quarter
- * of the pool.  The processes of a parallel query divide N among themselves.
- * In each process, the blocks that earlier scans of the query have left are
- * subtracted from its part of N.  Pages that are found in the pool do not
- * count.  So a scan that is repeated finds the pages that it left before, and
- * leaves others, too.  If there is room, all its pages are in the pool in the
- * end.
+ * if the size of the ring is set.  If that size is 0, the scan is left alone.
+ * N is the threshold, but at most a quarter of the pool.  The processes of a
+ * parallel query divide N among themselves.  In each process, the blocks that
+ * earlier scans of the query have left are subtracted from its part of N.
+ * Pages that are found in the pool do not count.  So a scan that is repeated
+ * finds the pages that it left before, and leaves others, too.  If there is
+ * room, all its pages are in the pool in the end.
  *
  * The expected number of blocks is computed from the planner's estimate of the
  * rows of the bitmap, by the formula that compute_bitmap_pages() has for a
@@ -92,9 +92,9 @@ bitmapscan_expected_blocks(const PlanState *ps, BlockNumber nblocks)
 }
 
 /*
- * Does the scan get no ring, however many blocks the relation has, because few
- * rows are expected, or because the size of the ring is 0?  Most bitmaps are
- * small, and then the relation's size is not needed.
+ * Is it known, without the relation's size, that the scan gets no ring?  It is
+ * if few rows are expected, as for most bitmaps, or if the size of the ring is
+ * 0.
  */
 static bool
 never_reads_enough(const PlanState *ps)

@@ -43,14 +43,15 @@
  *	  index_read_ahead_after pages have been missed again.
  * C. If the rows go to a LIMIT, and the nodes between hand on rows one by one
  *	  (executor.c), no more blocks are asked for than the LIMIT is expected to
- *	  want.
+ *	  want.  If it wants more, another stream begins, with one block.
  * D. If the scan turns within a leaf, or goes back to a mark, what was read
  *	  ahead is given up, and the misses are counted anew.
  * E. An index-only scan visits the heap for some items only.  The visibility
  *	  map says for which.
  * F. If the scan is to have a ring but not to read ahead, each block is read
- *	  when its tuple is fetched, through the ring, once the pass has missed as
- *	  many pages as in A.
+ *	  when its tuple is fetched, through the ring, once as many pages have been
+ *	  missed as in A.  D does not apply, and while there is a mark, a rescan
+ *	  does not count the misses anew, either.
  *
  * What is not done: nothing is read ahead for the next leaf page.  Its items
  * are known only when the scan comes to it.  If we looked at it earlier, its
@@ -104,8 +105,8 @@ typedef struct IndexFetch
 	bool		reads_ahead;	/* false: it only reads through a ring */
 	int64		fetches;		/* tuples fetched in this pass, including the
 								 * one that is being fetched */
-	int64		misses;			/* pages that were read in this pass, ahead or
-								 * not; set to 0 in the cases of B and D */
+	int64		misses;			/* pages read, ahead or not, since they were
+								 * last counted anew: see B, D and F */
 	ScanReader *reader;			/* NULL until a pass has missed enough */
 	ReadStream *stream;			/* of this leaf; or NULL */
 	LeafAhead  *ahead;

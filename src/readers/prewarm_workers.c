@@ -50,7 +50,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/wait_event.h"
 
-/* Limits of a chunk, in blocks. */
+/* Limits of a chunk, in blocks, if several processes read the range */
 #define MIN_CHUNK		16
 #define MAX_CHUNK		1024
 

@@ -43,7 +43,7 @@
 
 static void reader_failed(Datum res);
 
-/* Readers that may lend their rings; the newest, which came last, is first */
+/* Readers that may lend their rings; the one added last is first */
 static dlist_head may_lend_list = DLIST_STATIC_INIT(may_lend_list);
 
 /* A reader is released after its buffer pins, and before its relation. */
@@ -278,9 +278,9 @@ reader_failed(Datum res)
  *		once its stream has asked for all blocks, or if the reader has no page
  *		pinned between its fetches (toast.c).
  *
- * reader_lend_finished() calls lend() of this reader if this reader is one of
- * the newest MAX_LOOKED_AT.  If the ring can be lent now, lend() lends it
- * (ring_lend()) and calls this function with false.
+ * reader_lend_finished() calls lend() of this reader if this reader is among
+ * the MAX_LOOKED_AT that were added last.  If the ring can be lent now, lend()
+ * lends it (ring_lend()) and calls this function with false.
  */
 void
 reader_may_lend(Reader *reader, bool may_lend)
@@ -293,14 +293,14 @@ reader_may_lend(Reader *reader, bool may_lend)
 
 /*
  * reader_lend_finished
- *		A reader or a pass is about to begin, or the server is about to read
- *		the first blocks of a scan: let the readers that can lend their rings
- *		do so.
+ *		A reader or a pass is about to begin, a pass that has started quietly
+ *		goes on, or the server is about to read the first blocks of a scan: let
+ *		the readers that can lend their rings do so.
  *
- * Only the newest MAX_LOOKED_AT readers are asked.  If a query scans one
- * partition after another, the newest reader is that of the partition that was
- * scanned just before.  The others are asked because a query may scan several
- * tables in turn.
+ * Only the MAX_LOOKED_AT readers that were added last are asked.  If a query
+ * scans one partition after another, the first of them is that of the
+ * partition that was scanned just before.  The others are asked because a
+ * query may scan several tables in turn.
  */
 void
 reader_lend_finished(void)

@@ -4,8 +4,9 @@
  *	  What the scans of a query did, those in parallel workers included.
  *
  * A session remembers what the scans of its last statement did.  A parallel
- * worker, before it exits, tells the leader what its scans did, by entries in
- * the leader's list in shared memory:
+ * worker, before it exits, tells the leader what its scans of the leader's
+ * query did, but not those of functions that the worker called.  It does so by
+ * entries in the leader's list in shared memory:
  *
  *	    lists, by the leader's ProcNumber
  *	    +-----+-----+-----+-----+
@@ -29,8 +30,11 @@
  * be removed.  If the leader fails to remove entries, it clears the pid.
  *
  * A statement is what the client sends in one message.  So the scans of
- * functions are remembered together with those of the query that called the
- * functions.
+ * functions are usually remembered together with those of the query that
+ * called the functions.  But if the query's portal stays open until the next
+ * Bind message drops it, as in the extended protocol in a transaction block,
+ * the query's own scans are remembered for the next statement, and those of
+ * the functions are forgotten.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

@@ -17,8 +17,8 @@
  * usually not got all blocks yet.  When the scan is done with them, only its
  * descriptor shows that: the descriptor has no buffer and, except in a bitmap
  * heap scan, is not inited.  Such a scan is drained.  It keeps its ring until
- * another reader or pass of the session begins.  Then it lends the ring, if it
- * is one of the newest readers that may lend (see reader_lend_finished()).  If
+ * another reader or pass of the session begins.  Then it lends the ring, if
+ * its reader is among those that are asked (see reader_lend_finished()).  If
  * the scan is rescanned, its ring gets buffers again.  (If the bound at which
  * a TID range scan ends is within a page, the scan stops there and is never
  * drained.  Its ring is lent when the query ends.)

@@ -44,8 +44,9 @@ typedef struct ScanReader
 	int			blocks_of_server;	/* blocks that the server has read of the
 									 * pass that our stream is about to begin;
 									 * else 0 */
-	BlockNumber expected;		/* blocks that a pass is expected to read, if
-								 * the scan descriptor does not say; else 0 */
+	BlockNumber expected;		/* blocks that a pass is expected to read, or
+								 * all of the relation for an index scan; 0:
+								 * the scan descriptor says */
 	BlockNumber reported;		/* the position reported last: see
 								 * scan_stream.c */
 	ScanDirection direction;	/* direction when it last asked for a block */
@@ -58,7 +59,8 @@ typedef struct ScanReader
 
 /*
  * The EState of the innermost query that runs now for a limited number of
- * rows, as a cursor's query does; or NULL.
+ * rows, as a cursor's query does; or NULL.  It may only be compared: after an
+ * error it may be that of a query that has failed (see run_and_pause()).
  */
 extern const EState *scan_partial_query;
 

@@ -33,7 +33,7 @@
  * C. An attached scan has a reader (scan_reader.c) and a ring (ring.c).  A
  *	  stream with our ring and our callback takes the place of the scan's
  *	  stream (scan_stream.c).  From then on, none of our functions is called
- *	  for a row.
+ *	  for a row, unless another library has wrapped ours.
  *
  * The scan descriptor tells how far a scan is, so nothing needs to be
  * allocated before a scan is attached:
@@ -72,9 +72,9 @@
 #include "utils/rel.h"
 
 /*
- * The server reads this number of blocks before a scan is attached.  Most
- * scans that are given up early need no more blocks than these, and the
- * server's own ring has room for them.
+ * In case B, the server reads this number of blocks before the scan is
+ * attached, or fewer if the scan turns.  Most scans that are given up early
+ * need no more blocks than these, and the server's own ring has room for them.
  */
 #define FIRST_BLOCKS			32
 
@@ -91,8 +91,9 @@
 
 /*
  * If one call passes whole blocks without a visible row, the server needs more
- * buffers than that, and takes them from the pool.  So that this happens only
- * once in a session, its scans get all buffers at first from then on.
+ * than FIRST_LENT buffers, and takes the others from the pool.  So that this
+ * happens only once in a session, from then on each of the session's scans
+ * gets all buffers at first.
  */
 static int	first_lent = FIRST_LENT;
 
@@ -232,9 +233,8 @@ values_may_wait(const SeqScanState *node)
 
 /*
  * The scan gets no ring of ours.  May its TOAST values need one, and may that
- * ring wait until we are called once more?  If another library has wrapped the
- * node's function, our function would be called for every row, so the answer
- * is no.
+ * ring wait until we are called once more?  If another library has wrapped our
+ * function, it would be called for every row, so the answer is no.
  */
 static inline bool
 must_wait_for_second_row(const SeqScanState *node)

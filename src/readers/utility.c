@@ -262,10 +262,11 @@ unwatch_permissions(void)
 /* --- Building an index --- */
 
 /*
- * The planner makes the RelOptInfo of a relation.  If there is no query, it
- * was called by plan_create_index_workers() or plan_cluster_use_sort().  Only
- * the former marks the relation as a parent (rte->inh).  (Our hook is always
- * there: it costs some ten instructions for each relation that is planned.)
+ * The planner makes the RelOptInfo of a relation.  If root->parse has no
+ * jointree, it is the dummy query of plan_create_index_workers() or
+ * plan_cluster_use_sort().  Only the former marks the relation as a parent
+ * (rte->inh).  (Our hook is always there: it costs some ten instructions for
+ * each relation that is planned.)
  */
 static void
 ringctl_relation_hook(COMPAT_RELATION_HOOK_PARAMS)

@@ -13,9 +13,10 @@
  * buffer to another page.  So a buffer is only taken back if it still holds
  * what it held when it was lent.
  *
- * The server reads the first blocks of a sequential scan by itself
- * (seqscan.c).  It gets lent buffers for that, too.  If the scan goes on, its
- * ring takes over the buffers that the server has read into.
+ * The server reads the first blocks of most sequential scans by itself
+ * (seqscan.c).  Unless the ring is only to observe, it gets lent buffers for
+ * that, too.  If the scan goes on, its ring takes over the buffers that the
+ * server has read into.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -376,17 +377,18 @@ is_lent(Buffer buffer, const BufferTag *tag)
  *		through the strategy "from".  It has asked for "asked" blocks, and the
  *		scan has got "got" of them.  From now on the scan goes on through this
  *		ring, which has not been started yet: take over the counts and buffers.
- *		rel_nblocks: number of blocks after which the scan wraps around.
+ *		rel_nblocks: size of the relation; after its last block the scan goes
+ *		on with block 0.
  *
  * Each read took a slot of the strategy, and counts as a fill.  But if a
  * slot's buffer is lent and still holds the page with which it was lent, we
  * assume that the block was found there, and not read.
  *
- * The slots may show too few reads.  A block that the server has read is in no
- * slot any more if another process has taken its buffer.  Nor is it if the
- * server has gone round the ring and reused its slot, because buffers that it
- * rejected took slots, too.  So if all_were_read() says so, all blocks count
- * as read, whatever the slots hold.
+ * The slots may show too few reads.  For two reasons, a block that the server
+ * has read may be in no slot any more: another process has taken its buffer;
+ * or buffers that the server rejected took slots, too, so that it went round
+ * the ring and reused the block's slot.  So if all_were_read() says so, all
+ * blocks count as read, whatever the slots hold.
  */
 void
 ring_take_over(Ring *ring, BufferAccessStrategy from, Relation rel,

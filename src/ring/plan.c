@@ -7,7 +7,8 @@
  * some parameters, unless use_policies is off.  The first of these rules that
  * applies decides:
  *
- *	1. If the relation is not larger than the threshold, there is no ring.
+ *	1. If the relation is not larger than the threshold, there is no ring.  If
+ *	   the user has given none, it is the server's, a quarter of the pool.
  *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. If the user has given a size, the ring has that size; 0 means no ring.
  *	4. If the user has given no threshold, and the relation fits into the pool,
@@ -15,7 +16,8 @@
  *	   may come to find the whole relation in the pool, which they would never
  *	   do with a tight ring.
  *	5. Otherwise the ring sizes itself.  It begins with room for a read and a
- *	   half, and may grow to
+ *	   half, or with the size of the session's last ring (lend_fill()), and may
+ *	   grow to
  *
  *		look-ahead + a read + a batch of pages whose WAL is flushed together
  *		+ headroom
@@ -175,8 +177,8 @@ plan_cap_to_relation(RingOptions *options, int64 nblocks)
 
 /*
  * The first size of a ring that sizes itself: one buffer for the page that the
- * reader uses, and the sum of buffers_needed() for half a read ahead.  The
- * ring grows as soon as more is needed.
+ * reader uses, and what buffers_needed() adds up when the stream has looked
+ * ahead by half a read.  The ring grows as soon as more is needed.
  */
 static int
 first_buffers(void)
@@ -265,8 +267,8 @@ fill_options(Relation rel, bool maintenance, int ring_kb, RingSource source,
 }
 
 /*
- * Let the ring grow farther while scans share reads: by a window.  But if
- * max_ring leaves too little room for a useful window, do nothing.
+ * Let the ring grow farther while scans share reads: by a window.  But if the
+ * pool or max_ring leaves too little room for a useful window, do nothing.
  */
 static void
 add_window(RingOptions *options)
@@ -532,10 +534,10 @@ plan_for_index_scan(Relation rel, BlockNumber nblocks, RingOptions *options)
  * get the server's ring, there is none.  If we choose the size, the ring is
  * small, because there is no look-ahead.  The ring is used only after
  * leave_first blocks have been read without one.  So each run of a repeated
- * query leaves more of its values in the pool, until all of them are there.
- * No WAL is flushed for dirty pages, whatever dirty_pages is, because a ring
- * of the size that we choose is too small to flush WAL for many of them at
- * once.
+ * query leaves more of its values in the pool; if there is room, all of them
+ * are there in the end.  No WAL is flushed for dirty pages, whatever
+ * dirty_pages is, because a ring of the size that we choose is too small to
+ * flush WAL for many of them at once.
  */
 void
 plan_for_toast(Relation owner, BlockNumber nblocks, RingOptions *options)

@@ -95,8 +95,8 @@ extern BlockNumber plan_look_at_size(Relation rel);
  * answer is not exact: it depends on the number of blocks that this backend
  * saw last, when it planned a query or began a scan.  If the server does not
  * remember that, the backend looks now.  A parallel worker has seen no
- * relation, and does not look: the query may have many relations that this
- * worker never scans.
+ * relation, and does not look, because the query may have many relations that
+ * this worker never scans: there the answer is yes.
  */
 static inline bool
 plan_may_matter(Relation rel)
@@ -125,8 +125,8 @@ plan_may_matter(Relation rel)
 typedef enum RingProspect
 {
 	RING_NONE,
-	RING_LEFT_TO_SERVER,		/* if the server gives it one; we do nothing */
-	RING_OF_SERVER,				/* if the server gives it one; we watch it */
+	RING_LEFT_TO_SERVER,		/* the server's, if any; we do nothing */
+	RING_OF_SERVER,				/* the server's, if any; we watch it */
 	RING_BY_DEFAULT,			/* yes, one of ours */
 	RING_ASKED_FOR,				/* yes, because a parameter or policy is set */
 } RingProspect;

@@ -102,7 +102,8 @@ ring_require_server(void)
  * other sessions see the ring once it is shown: see live_show().  What has no
  * room there is in private memory.
  *
- * If that can't be allocated, the ring runs without slots until ring_close().
+ * If that can't be allocated, raises an error.  The ring then counts as
+ * running, but has no slots until ring_close().
  */
 static void
 start_running(Ring *ring)
@@ -357,7 +358,7 @@ next_slots_are_ready(const Ring *ring, BlockNumber block)
 }
 
 /*
- * The kill switch was thrown: only watch the ring from now on.
+ * The kill switch was thrown: the ring only observes from now on.
  *
  * After that the ring can't grow, but its stream goes on looking ahead.  So
  * first give the ring room for all buffers that look-ahead may pin.
@@ -383,7 +384,7 @@ stop_control(Ring *ring)
 /*
  * Watch the ring, adjust its size, and tend its slots.  Each time the ring has
  * grown, other slots come next, and these have to be tended.  If the kill
- * switch was thrown, only watch the ring.
+ * switch was thrown, the ring only observes from now on.
  */
 static void
 watch_and_tend(Ring *ring, BlockNumber block)

@@ -20,7 +20,9 @@ typedef struct Ring Ring;
 /* What kind of ring ring_create() makes. */
 typedef struct RingOptions
 {
-	int			nbuffers;		/* first size in buffers; 0: no ring */
+	int			nbuffers;		/* least size in buffers, and the first one
+								 * unless lend_fill() begins with more; 0: no
+								 * ring */
 	int			capacity;		/* largest size; nbuffers if it is fixed */
 	int			base_capacity;	/* capacity without the window and without
 								 * additional room for dirty pages */
@@ -41,7 +43,7 @@ typedef struct RingOptions
 
 /*
  * The public part of a running ring is in a LiveRing, if the process's segment
- * has room for one: see live_rings.h.
+ * has room for one: see live_rings.c.
  */
 struct LiveRing;
 

@@ -136,8 +136,8 @@ struct Ring
 								 * else NULL */
 	RingSlot   *saved_slots;	/* slots of an observed ring that does not run
 								 * at the moment */
-	bool		in_first_reads; /* have fewer than leave_first pages been left
-								 * in the pool so far? */
+	bool		in_first_reads; /* are the pages of the next read to be left
+								 * in the pool, because of leave_first? */
 
 	RingAhead	ahead;
 	RingSize	size;
@@ -147,8 +147,8 @@ struct Ring
 
 /*
  * A batch: the number of dirty pages that one flush of WAL should serve.
- * Their full-page images take 1 MB, which is also the default amount of WAL
- * that wakes the WAL writer (wal_writer_flush_after).
+ * Their full-page images take up to 1 MB, which is also the default amount of
+ * WAL that wakes the WAL writer (wal_writer_flush_after).
  */
 #define FLUSH_BATCH		(1024 * 1024 / BLCKSZ)
 
@@ -269,8 +269,9 @@ in_first_revolution(const Ring *ring)
 }
 
 /*
- * The n-th block that the stream has asked for, counted from 0 over the ring's
- * whole life, if that is remembered.
+ * The n-th block that was asked for, counted from 0 over the ring's whole
+ * life, if that is remembered.  Blocks that ring_take_over() has counted are
+ * not: their entries are 0 until they are overwritten.
  */
 static inline BlockNumber *
 asked_block(const Ring *ring, int64 n)
@@ -383,10 +384,10 @@ note_dirty(Ring *ring, XLogRecPtr lsn)
 
 /*
  * Is the slot empty, or in the usual state, in which it is reusable: its page
- * is still there, no process uses the page, and the page is clean, or can be
- * written because its WAL is known to be flushed?  This is called two or three
- * times for each block, so it must be cheap.  If the answer is no,
- * tend_one_slot() looks closer.
+ * is still there, no process uses the page, and the page is clean, or, if the
+ * ring keeps dirty pages, can be written because its WAL is known to be
+ * flushed?  This is called two or three times for each block, so it must be
+ * cheap.  If the answer is no, tend_one_slot() looks closer.
  */
 static inline bool
 slot_is_plainly_reusable(Ring *ring, int slotno)

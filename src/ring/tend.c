@@ -45,12 +45,13 @@
  * find own blocks, the call tends all slots that the pending blocks will take.
  *
  * Dirty pages: the server rejects a dirty buffer if its WAL is not flushed.  A
- * scan that sets hint bits dirties every page; if checksums are on, it also
- * writes WAL for each.  When such a page comes into reach, WAL is flushed up
- * to the highest LSN of a whole batch of the pages that come next, so that
- * many pages need only one wait.  Every FLUSH_BATCH / 2 calls, if dirty pages
- * were looked at, the WAL writer is asked to flush the WAL that this process
- * has written, so that usually no wait is needed.
+ * scan that sets hint bits dirties every page; if checksums or wal_log_hints
+ * are on, it also writes WAL for each page that was not changed since the last
+ * checkpoint.  When such a page comes into reach, WAL is flushed up to the
+ * highest LSN of a whole batch of the pages that come next, so that many pages
+ * need only one wait.  Every FLUSH_BATCH / 2 calls, if dirty pages were looked
+ * at, the WAL writer is asked to flush the WAL that this process has written,
+ * so that usually no wait is needed.
  *
  * If few pages are dirty, as after an UPDATE of some rows, a ring would have
  * to be large to hold a batch of them.  Instead, a dirty page is put off:

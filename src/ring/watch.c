@@ -133,8 +133,8 @@ count_replacement(Ring *ring, const RingSlot *slot, bool came_round)
 
 /*
  * The server has rejected the slot's buffer, because its page was dirty.  If
- * that was our page, it has escaped.  If not, the buffer had been given to
- * another page.
+ * the buffer still holds our page, that page has escaped.  If not, the buffer
+ * has lost our page, before or after the rejection: count it as lost.
  */
 static void
 count_rejection(Ring *ring, RingSlot *slot)
