@@ -110,7 +110,7 @@ define_scan_params(void)
 	DefineCustomEnumVariable("pg_ringctl.mode",
 							 "Sets what pg_ringctl does to scans.",
 							 "\"control\" gives them a ring of the chosen size and keeps pages from escaping from it; "
-							 "\"observe\" gives them a ring of the server's size and behavior and only counts; "
+							 "\"observe\" only counts, and their rings have the server's size and behavior; "
 							 "\"off\" does not touch them.",
 							 &param_mode, MODE_CONTROL, mode_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
