@@ -28,11 +28,12 @@ BEGIN
     RETURN result;
 END $$;
 
-CREATE FUNCTION verdict() RETURNS TABLE (partitions bigint, scans numeric, hot boolean, one_ring boolean,
+-- "left": how many pages may stay besides, see sql/dirty.sql.
+CREATE FUNCTION verdict("left" int DEFAULT 0) RETURNS TABLE (partitions bigint, scans numeric, hot boolean, one_ring boolean,
                                          escapes_pinned numeric, escapes_dirty numeric,
                                          exact boolean) LANGUAGE sql
 BEGIN ATOMIC
-    SELECT count(*), sum(s.scans), hot_survives(), cached_parts() <= max(s.ring_buffers),
+    SELECT count(*), sum(s.scans), hot_survives(), cached_parts() <= max(s.ring_buffers) + "left",
            sum(s.escapes_pinned), sum(s.escapes_dirty), exact()
       FROM pg_ringctl_stats s WHERE s.relname LIKE 'parted%';
 END;
@@ -127,7 +128,16 @@ SELECT count(*), count(DISTINCT id), sum(id), count(*) FILTER (WHERE v = -1) AS 
 SET pg_ringctl.scan_threshold = 0;
 SELECT fresh();
 DELETE FROM parted WHERE id % 2 = 0;
-SELECT * FROM verdict();
+SELECT * FROM verdict(64);
+SELECT count(*) FROM parted;
+
+-- All together leave at most 64 dirty pages, not each of them
+SET pg_ringctl.max_ring = '1MB';
+CHECKPOINT;
+SELECT fresh();
+DELETE FROM parted WHERE id % 4 = 1;
+SELECT *, (SELECT max(ring_buffers) <= 128 FROM pg_ringctl_stats) AS small FROM verdict(64);
+RESET pg_ringctl.max_ring;
 SELECT count(*) FROM parted;
 
 DROP FUNCTION digest_each, verdict, cached_parts;

@@ -19,6 +19,7 @@
 
 #include "common/hashfn.h"
 #include "readers/scan_query.h"
+#include "ring/plan.h"
 #include "utils/memutils.h"
 
 struct QueryScans
@@ -26,6 +27,8 @@ struct QueryScans
 	const void *owner;			/* the query's EState, or a utility command */
 	dlist_head	readers;
 	dlist_head	running;		/* readers whose pass is not over */
+	int			dirty_to_leave; /* number of dirty pages that the readers'
+								 * rings may still leave in the pool */
 };
 
 typedef struct QueryEntry
@@ -88,6 +91,7 @@ make_query(const void *owner)
 	entry->scans = NULL;		/* in case there is no memory */
 	query = MemoryContextAlloc(scan_context, sizeof(QueryScans));
 	query->owner = owner;
+	query->dirty_to_leave = plan_dirty_to_leave();
 	dlist_init(&query->readers);
 	dlist_init(&query->running);
 	entry->scans = query;
@@ -144,6 +148,18 @@ query_may_leave(const ScanReader *reader, int64 blocks)
 			blocks -= Min(ring_counts(ring)->blks_read, ring_options(ring)->leave_first);
 	}
 	return Max(0, blocks);
+}
+
+/*
+ * query_dirty_to_leave
+ *		Where it is kept how many dirty pages the rings of the reader's query
+ *		may still leave in the pool: see plan_dirty_to_leave().  Valid until
+ *		the reader is removed from the query.
+ */
+int *
+query_dirty_to_leave(const ScanReader *reader)
+{
+	return &reader->query->dirty_to_leave;
 }
 
 /*

@@ -30,6 +30,7 @@ extern void query_init(void);
 /* For scan_reader.c */
 extern void query_add_reader(const void *owner, ScanReader *reader);
 extern int64 query_may_leave(const ScanReader *reader, int64 blocks);
+extern int *query_dirty_to_leave(const ScanReader *reader);
 extern void query_remove_reader(ScanReader *reader);
 extern void query_set_running(ScanReader *reader, bool now_running);
 

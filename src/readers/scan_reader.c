@@ -400,6 +400,18 @@ query_keeps_pins(const EState *estate)
 		stmt->hasModifyingCTE;
 }
 
+/* Does the query change or lock rows of the relation that this node scans? */
+static bool
+node_finds_rows_to_change(const PlanState *ps)
+{
+	EState	   *estate = ps->state;
+	Index		scanrelid = ((Scan *) ps->plan)->scanrelid;
+	ExecRowMark *mark = ExecFindRowMark(estate, scanrelid, true);
+
+	return ExecRelationIsTargetRelation(estate, scanrelid) ||
+		(mark != NULL && RowMarkRequiresRowShareLock(mark->markType));
+}
+
 /* The reader belongs to the scan of a plan node. */
 static void
 set_node(ScanReader *reader, PlanState *ps)
@@ -429,6 +441,8 @@ begin_reader(ReaderKind kind, Relation rel, HeapScanDesc scan, const void *owner
 		set_node(reader, ps);
 		if (query_keeps_pins(ps->state))
 			own_options.headroom += SLOTS_THAT_KEEP_PINS;
+		if (options->capacity > options->nbuffers && node_finds_rows_to_change(ps))
+			own_options.leave_dirty = query_dirty_to_leave(reader);
 	}
 	reader->blocks_to_step = PG_INT64_MAX;
 	reader_begin(&reader->reader, kind, RelationGetRelid(rel), &own_options);

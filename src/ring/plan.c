@@ -26,6 +26,9 @@
  * sizes itself may grow farther: to keep blocks for other scans, if scans
  * share reads, and to hold more batches of dirty pages.
  *
+ * A query that changes or locks rows leaves a number of dirty pages in the
+ * pool: see plan_dirty_to_leave().
+ *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
  *-------------------------------------------------------------------------
@@ -587,6 +590,23 @@ plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
 	else
 		fill_options(rel, true, ring_kb, ring_kb == 0 ? SOURCE_NONE : SOURCE_ARGUMENT,
 					 param_dirty_pages, options);
+}
+
+/*
+ * plan_dirty_to_leave
+ *		How many dirty pages whose WAL is not flushed may a query leave in the
+ *		pool, of the relations whose rows it changes or locks, before its rings
+ *		flush WAL and write such pages?
+ *
+ * Without that a statement which changes a few rows of a large table would
+ * write each page that it has changed, one by one, before it ends.  The server
+ * leaves all these pages in the pool, for the checkpointer to write.  A ring
+ * whose size the user has set leaves none.
+ */
+int
+plan_dirty_to_leave(void)
+{
+	return cap_ring(NBuffers / 32);
 }
 
 /*

@@ -144,6 +144,7 @@ extern int	plan_capped_kb(int kb);
 extern bool plan_is_capped_by_pool(void);
 extern void plan_cap_to_relation(RingOptions *options, int64 nblocks);
 extern void plan_notice_cap(int kb, int64 nblocks);
+extern int	plan_dirty_to_leave(void);
 extern int	plan_lookahead(Relation rel, const RingOptions *options);
 extern const char *plan_exclusion(Relation rel);
 

@@ -39,6 +39,10 @@ typedef struct RingOptions
 								 * has no free buffers */
 	int64		leave_first;	/* number of first reads whose pages are left
 								 * in the pool */
+	int		   *leave_dirty;	/* number of dirty pages whose WAL is not
+								 * flushed that the query's rings may still
+								 * leave in the pool; NULL: this ring leaves
+								 * none */
 } RingOptions;
 
 /*

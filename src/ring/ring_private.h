@@ -241,6 +241,17 @@ keeps_dirty(const Ring *ring)
 }
 
 /*
+ * Is the relation's next dirty page whose WAL is not flushed to be left in the
+ * pool?  See plan_dirty_to_leave().
+ */
+static inline bool
+leaves_dirty(const Ring *ring)
+{
+	return ring->options.leave_dirty != NULL && *ring->options.leave_dirty > 0 &&
+		keeps_dirty(ring);
+}
+
+/*
  * The index, for asked_block(), of the block that the reader gets next: the
  * number of blocks that were asked for before it.
  */

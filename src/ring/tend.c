@@ -59,6 +59,10 @@
  * later.  So dirty pages gather in the ring while the scan goes on with the
  * clean ones, until there are few clean ones or the WAL writer has flushed.
  *
+ * A query that changes or locks rows of the relation leaves the first of its
+ * pages that need a flush in the pool, and does not ask the WAL writer to flush
+ * meanwhile: see plan_dirty_to_leave().
+ *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
  * while the slot still names the buffer.  So our copy of the slot has the tag
  * of the page that we read.  If the buffer has another tag now, the slot is
@@ -338,9 +342,25 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 }
 
 /*
- * Like tend_one_slot(), but if WAL would have to be flushed for the page, put
- * the page off, if possible.  Returns an LSN only if WAL is not flushed up to
- * that LSN yet.
+ * The slot n places ahead holds a dirty page whose WAL is not flushed.  If the
+ * query may leave a page of this relation in the pool, empty the slot.
+ */
+static bool
+leave_dirty(Ring *ring, int n)
+{
+	int			slotno = slot_ahead(ring, n);
+
+	if (!leaves_dirty(ring) || !tag_is_ours(ring, &ring->slots[slotno].tag))
+		return false;
+	(*ring->options.leave_dirty)--;
+	empty_slot(ring, slotno);
+	return true;
+}
+
+/*
+ * Like tend_one_slot(), but if WAL would have to be flushed for the page,
+ * leave the page in the pool, or put it off, if possible.  Returns an LSN only
+ * if WAL is not flushed up to that LSN yet.
  */
 static XLogRecPtr
 tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
@@ -350,7 +370,7 @@ tend_slot_or_put_off(Ring *ring, int n, Spares *spares)
 	do
 	{
 		lsn = tend_one_slot(ring, n, spares);
-		if (!keeps_dirty(ring) || !needs_flush(ring, lsn))
+		if (!keeps_dirty(ring) || !needs_flush(ring, lsn) || leave_dirty(ring, n))
 			return InvalidXLogRecPtr;
 	} while (can_put_off(ring) && put_off(ring, n, spares));
 
@@ -409,8 +429,8 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
  * ring_announce_wal
  *		Once in FLUSH_BATCH / 2 calls, ask the WAL writer to flush the WAL that
  *		this process has written.  But if no dirty page was looked at since the
- *		last time, do not: the flush would serve nothing, and would make other
- *		processes wait.
+ *		last time, or if dirty pages are left in the pool, do not: the flush
+ *		would serve nothing, and would make other processes wait.
  */
 void
 ring_announce_wal(Ring *ring)
@@ -418,7 +438,7 @@ ring_announce_wal(Ring *ring)
 	if (ring->wal.calls_since_announce < FLUSH_BATCH / 2)
 		return;
 	ring->wal.calls_since_announce = 0;
-	if (!ring->wal.dirty_seen)
+	if (!ring->wal.dirty_seen || leaves_dirty(ring))
 		return;
 	ring->wal.dirty_seen = false;
 
