@@ -143,6 +143,13 @@ SELECT fresh();
 SELECT count(*), sum(id) FROM unlogged;
 SELECT hot_survives(), cached('unlogged') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
        wal_flushes, exact() FROM stats('unlogged');
+-- and so none is left by a statement that changes rows
+SELECT fresh();
+BEGIN;
+DELETE FROM unlogged WHERE id % 64 = 0;
+SELECT hot_survives(), cached('unlogged') <= ring_buffers AS in_ring, escapes_pinned, escapes_dirty,
+       wal_flushes, exact() FROM stats('unlogged');
+ROLLBACK;
 DROP TABLE unlogged;
 
 -- dirty_pages = leave

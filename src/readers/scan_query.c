@@ -152,9 +152,9 @@ query_may_leave(const ScanReader *reader, int64 blocks)
 
 /*
  * query_dirty_to_leave
- *		Where it is kept how many dirty pages the rings of the reader's query
- *		may still leave in the pool: see plan_dirty_to_leave().  Valid until
- *		the reader is removed from the query.
+ *		Returns a pointer to the number of dirty pages that the rings of the
+ *		reader's query may still leave in the pool: see plan_dirty_to_leave().
+ *		It is valid until the reader is removed from the query.
  */
 int *
 query_dirty_to_leave(const ScanReader *reader)

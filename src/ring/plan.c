@@ -598,10 +598,10 @@ plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
  *		pool, of the relations whose rows it changes or locks, before its rings
  *		flush WAL and write such pages?
  *
- * Without that a statement which changes a few rows of a large table would
- * write each page that it has changed, one by one, before it ends.  The server
- * leaves all these pages in the pool, for the checkpointer to write.  A ring
- * whose size the user has set leaves none.
+ * Otherwise a statement that changes a few rows of a large table would write
+ * each page that it has changed, one by one, before it ends.  The server leaves
+ * such a page in the pool, for the checkpointer to write, if its WAL is not
+ * flushed when its slot comes round.  A ring that can't grow leaves none.
  */
 int
 plan_dirty_to_leave(void)

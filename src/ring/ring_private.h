@@ -241,14 +241,13 @@ keeps_dirty(const Ring *ring)
 }
 
 /*
- * Is the relation's next dirty page whose WAL is not flushed to be left in the
- * pool?  See plan_dirty_to_leave().
+ * If the ring keeps dirty pages, is the relation's next one whose WAL is not
+ * flushed to be left in the pool all the same?  See plan_dirty_to_leave().
  */
 static inline bool
 leaves_dirty(const Ring *ring)
 {
-	return ring->options.leave_dirty != NULL && *ring->options.leave_dirty > 0 &&
-		keeps_dirty(ring);
+	return ring->options.leave_dirty != NULL && *ring->options.leave_dirty > 0;
 }
 
 /*
