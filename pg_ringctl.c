@@ -134,9 +134,8 @@ define_scan_params(void)
 	DefineCustomEnumVariable("pg_ringctl.dirty_pages",
 							 "Sets what happens to a page in the ring that the scan has dirtied.",
 							 "\"write\" flushes its WAL and writes it, so that the buffer stays in the ring; "
-							 "\"leave\" leaves it behind in shared buffers if its WAL is not flushed, as the server does. "
-							 "With \"write\", a query that changes or locks rows leaves the first pages whose WAL is not flushed "
-							 "in shared buffers, up to 1/32 of them, unless the ring's size is set.",
+							 "\"leave\" leaves it behind in shared buffers if its WAL is not flushed, as the server does; "
+							 "so does \"write\", up to 1/32 of shared buffers, if the query changes or locks rows and the ring sizes itself.",
 							 &param_dirty_pages, DIRTY_WRITE, dirty_pages_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 

@@ -29,9 +29,9 @@ BEGIN
 END $$;
 
 -- "left": how many pages may stay besides, see sql/dirty.sql.
-CREATE FUNCTION verdict("left" int DEFAULT 0) RETURNS TABLE (partitions bigint, scans numeric, hot boolean, one_ring boolean,
-                                         escapes_pinned numeric, escapes_dirty numeric,
-                                         exact boolean) LANGUAGE sql
+CREATE FUNCTION verdict("left" int DEFAULT 0)
+RETURNS TABLE (partitions bigint, scans numeric, hot boolean, one_ring boolean,
+               escapes_pinned numeric, escapes_dirty numeric, exact boolean) LANGUAGE sql
 BEGIN ATOMIC
     SELECT count(*), sum(s.scans), hot_survives(), cached_parts() <= max(s.ring_buffers) + "left",
            sum(s.escapes_pinned), sum(s.escapes_dirty), exact()

@@ -599,9 +599,9 @@ plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
  *		flush WAL and write such pages?
  *
  * Otherwise a statement that changes a few rows of a large table would write
- * each page that it has changed, one by one, before it ends.  The server leaves
- * such a page in the pool, for the checkpointer to write, if its WAL is not
- * flushed when its slot comes round.  A ring that can't grow leaves none.
+ * each page that it has changed, one by one, before it ends.  The server
+ * leaves such a page in the pool, for the checkpointer to write, if its WAL is
+ * not flushed when its slot comes round.  A ring that can't grow leaves none.
  */
 int
 plan_dirty_to_leave(void)

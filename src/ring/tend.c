@@ -60,8 +60,8 @@
  * clean ones, until there are few clean ones or the WAL writer has flushed.
  *
  * A query that changes or locks rows of the relation leaves the first of its
- * pages that need a flush in the pool, and does not ask the WAL writer to flush
- * meanwhile: see plan_dirty_to_leave().
+ * pages that need a flush in the pool, and does not ask the WAL writer to
+ * flush meanwhile: see plan_dirty_to_leave().
  *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
  * while the slot still names the buffer.  So our copy of the slot has the tag
