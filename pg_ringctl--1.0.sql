@@ -207,7 +207,7 @@ COMMENT ON COLUMN pg_ringctl_stats.blks_read IS 'number of these blocks (column 
 COMMENT ON COLUMN pg_ringctl_stats.fills IS 'reads into a slot of the ring that was empty, or whose buffer had lost its page and was replaced';
 COMMENT ON COLUMN pg_ringctl_stats.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
-COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
+COMMENT ON COLUMN pg_ringctl_stats.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied. Not counted: pages that are left on purpose (see pg_ringctl.dirty_pages) because the query changes or locks rows';
 COMMENT ON COLUMN pg_ringctl_stats.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_stats.slots_lost IS 'slots whose buffer had been given to another page, or was replaced without a read through the ring; a slot that still names a buffer with another page is emptied, except in observe mode';
 COMMENT ON COLUMN pg_ringctl_stats.blks_unconsumed IS 'blocks asked for by look-ahead that the scan did not get, because it ended, was rescanned, or went on somewhere else';
@@ -236,7 +236,7 @@ COMMENT ON VIEW pg_ringctl_stats_info IS
 'number of rows of statistics; numbers of the rows, log entries and rings that there was no room for; time of the last reset of all statistics';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries IS 'number of rows, including those of dropped relations and of other databases';
 COMMENT ON COLUMN pg_ringctl_stats_info.entries_dropped IS 'number of rows removed since the last reset of all statistics because there was no room for more: see pg_ringctl.max_entries';
-COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of entries of the log of escapes, since the last reset of all statistics, that newer ones have replaced, or that were not written because another process was writing in the same place';
+COMMENT ON COLUMN pg_ringctl_stats_info.escapes_dropped IS 'number of entries of the log of escapes, since the last reset of all statistics, that newer ones have replaced, or that were not written because another process was writing, or had written a newer one, in the same place';
 COMMENT ON COLUMN pg_ringctl_stats_info.rings_not_shown IS 'number of rings, since the server started, that pg_ringctl_rings did not show, or whose slots pg_ringctl_ring_slots did not show, because there was no room, or because the process could not make its segment of shared memory';
 COMMENT ON COLUMN pg_ringctl_stats_info.stats_reset IS 'when all statistics were last reset';
 
@@ -321,7 +321,7 @@ COMMENT ON COLUMN pg_ringctl_rings.blocks_done IS 'blocks handed out to this pro
 COMMENT ON COLUMN pg_ringctl_rings.fills IS 'reads into a slot of the ring that was empty, or whose buffer had lost its page and was replaced; for an index scan without a ring, all its reads';
 COMMENT ON COLUMN pg_ringctl_rings.reuses IS 'reads into the buffer that the slot held';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_pinned IS 'reads into another buffer because the slot''s own buffer was pinned; the pinned buffer stayed behind';
-COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied';
+COMMENT ON COLUMN pg_ringctl_rings.escapes_dirty IS 'buffers left behind because reusing them needed a flush of WAL; their slots were emptied. Not counted: pages that are left on purpose (see pg_ringctl.dirty_pages) because the query changes or locks rows';
 COMMENT ON COLUMN pg_ringctl_rings.escapes_adopted IS 'reads into another buffer because the page in the slot''s own buffer is also used outside the ring';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_blks_hit IS 'blocks found in shared buffers while scans of the relation shared their reads';
 COMMENT ON COLUMN pg_ringctl_rings.scan_sharing_waits IS 'number of times that the scan waited for another scan of the relation';
@@ -366,7 +366,7 @@ AS 'MODULE_PATHNAME', 'pg_ringctl_ring_slots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_ringctl_ring_slots() IS
-'the slots of the rings that are read through now, except for rings that could not be shown (see pg_ringctl_stats_info)';
+'the slots of the rings that are read through now, except for slots that could not be shown (see pg_ringctl_stats_info)';
 COMMENT ON FUNCTION pg_ringctl_ring_slots(integer) IS
 'the slots of the rings of a process';
 
@@ -382,7 +382,7 @@ CREATE VIEW pg_ringctl_ring_slots AS
            LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 
 COMMENT ON VIEW pg_ringctl_ring_slots IS
-'the slots of the rings that are read through now, one row for each slot, except for rings that could not be shown (see pg_ringctl_stats_info)';
+'the slots of the rings that are read through now, one row for each slot, except for slots that could not be shown (see pg_ringctl_stats_info)';
 COMMENT ON COLUMN pg_ringctl_ring_slots.ringid IS 'number of the ring, as in pg_ringctl_rings';
 COMMENT ON COLUMN pg_ringctl_ring_slots.pid IS 'process ID of the process that reads';
 COMMENT ON COLUMN pg_ringctl_ring_slots.datid IS 'OID of the database; 0 for relations shared by all databases';

@@ -43,7 +43,7 @@ INSERT INTO descriptions VALUES
     ('pg_ringctl_last_scans', 'blks_read', true, 'number of these blocks (column blocks) that were read: fills + reuses + escapes_pinned + escapes_adopted'),
     ('pg_ringctl_last_scans', 'fills', true, 'reads into a slot of the ring that was empty, or whose page was gone; for an index scan without a ring, all its reads'),
     ('pg_ringctl_last_scans', 'source', true, 'where the size came from, as in pg_ringctl_rings'),
-    ('pg_ringctl_last_scans', 'elapsed_time', true, 'time from when the process got its ring until it had asked for all blocks or ended, without pauses of its query, in milliseconds'),
+    ('pg_ringctl_last_scans', 'elapsed_time', true, 'time from when the scan got its ring in this process, or began to read ahead, until it had asked for all blocks or ended, without pauses of its query, in milliseconds'),
     ('pg_ringctl_map', 'width', false, 'number of glyphs in a line, from 1 to 1000'),
     ('pg_ringctl_map_relation', 'relation', false, 'relation whose pages stand out; a partitioned one stands for its partitions'),
     ('pg_ringctl_map_relation', 'width', false, 'number of glyphs in a line, from 1 to 1000'),

@@ -4,8 +4,9 @@
 -- Claims: through our ring the hot table survives, nothing is left behind, and
 -- WAL is flushed for that, once for many pages.  With dirty_pages = leave, in observe mode and
 -- without us the server leaves the pages behind, and the hot table is lost.
--- A statement that changes or locks rows leaves the first of its pages in shared_buffers, up to
--- 1/32 of them (64), and writes nothing if there are no more; but not if the ring's size is set.
+-- A statement that changes or locks rows leaves its first dirty pages there, up to 1/32 of
+-- shared_buffers (64 pages): if it dirties no more, no WAL is flushed and no page is written.
+-- If the ring's size is set, it leaves none.
 
 -- Loaded, committed, never read; after a checkpoint a hint is worth a page of WAL.
 CREATE TABLE loaded (LIKE big);
@@ -102,7 +103,7 @@ SELECT * FROM first_scan('2MB, few');
 ROLLBACK;
 RESET pg_ringctl.scan_ring;
 
--- Forty of them, by a statement that changes or locks rows: who has written them?
+-- Forty of them, dirtied by a statement that changes or locks rows: has it written any?
 CREATE FUNCTION still_dirty() RETURNS bigint LANGUAGE sql
 BEGIN ATOMIC
     SELECT count(*) FROM pg_buffercache

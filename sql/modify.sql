@@ -22,8 +22,8 @@ BEGIN
 END $$;
 
 -- Run a command that returns rows, @ being the table, on both copies.
--- "judged" says if no page but those of the ring, and 64 dirty ones unless its size
--- is set, is expected in shared_buffers.
+-- "judged" says whether shared_buffers is expected to hold no pages of the table but
+-- those of the ring and, unless the ring's size is set, at most 64 dirty ones.
 CREATE FUNCTION on_both(command text, judged boolean DEFAULT true)
 RETURNS TABLE (same_result boolean, same_rows boolean, hot boolean, in_ring boolean,
                escapes_pinned numeric, escapes_dirty numeric, exact boolean) LANGUAGE plpgsql AS $$

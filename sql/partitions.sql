@@ -4,7 +4,8 @@
 -- Claims: with scan_threshold = 0 the hot table survives a scan of all of
 -- them, in one query and in one for each, and all together they leave no more
 -- pages than one ring has: a ring passes from scan to scan.  The rows are the
--- server's, in its order.
+-- server's, in its order.  A DELETE leaves up to 64 dirty pages besides, all
+-- partitions together, and writes none if there are no more.
 
 CREATE TABLE parted (id int, v int, filler text) PARTITION BY RANGE (id);
 SELECT format('CREATE TABLE parted_%s PARTITION OF parted FOR VALUES FROM (%s) TO (%s)',
@@ -28,7 +29,7 @@ BEGIN
     RETURN result;
 END $$;
 
--- "left": how many pages may stay besides, see sql/dirty.sql.
+-- "left": how many pages may stay in addition to the ring's, see sql/dirty.sql.
 CREATE FUNCTION verdict("left" int DEFAULT 0)
 RETURNS TABLE (partitions bigint, scans numeric, hot boolean, one_ring boolean,
                escapes_pinned numeric, escapes_dirty numeric, exact boolean) LANGUAGE sql
@@ -131,7 +132,7 @@ DELETE FROM parted WHERE id % 2 = 0;
 SELECT * FROM verdict(64);
 SELECT count(*) FROM parted;
 
--- All together leave at most 64 dirty pages, not each of them
+-- All partitions together leave at most 64 dirty pages, not 64 each
 SET pg_ringctl.max_ring = '1MB';
 CHECKPOINT;
 SELECT fresh();
@@ -139,6 +140,22 @@ DELETE FROM parted WHERE id % 4 = 1;
 SELECT *, (SELECT max(ring_buffers) <= 128 FROM pg_ringctl_stats) AS small FROM verdict(64);
 RESET pg_ringctl.max_ring;
 SELECT count(*) FROM parted;
+
+-- If fewer are dirtied, each stays dirty, no WAL is flushed, and the ring stays small; also
+-- those in the last blocks of a partition, whose buffers the ring of the next one begins with.
+\c -
+SET pg_ringctl.scan_threshold = 0;
+SELECT count(*) FROM parted;	-- hint bits
+CHECKPOINT;
+SELECT fresh();
+BEGIN;
+DELETE FROM parted WHERE id % 512 = 511;
+SELECT (SELECT count(*) FROM pg_buffercache b JOIN pg_partition_tree('parted') t
+                                 ON b.relfilenode = pg_relation_filenode(t.relid)
+         WHERE isleaf AND isdirty AND relforknumber = 0) AS still_dirty,
+       (SELECT sum(wal_flushes) FROM pg_ringctl_stats) AS wal_flushes,
+       (SELECT max(ring_buffers) <= 64 FROM pg_ringctl_stats) AS small, v.* FROM verdict(64) v;
+ROLLBACK;
 
 DROP FUNCTION digest_each, verdict, cached_parts;
 DROP TABLE parted;

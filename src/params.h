@@ -39,7 +39,8 @@ typedef enum ScanMode
 /* What happens to a page that the scan dirtied: pg_ringctl.dirty_pages */
 typedef enum DirtyPages
 {
-	DIRTY_WRITE,				/* it is written, so that the ring stays tight */
+	DIRTY_WRITE,				/* it is written, so that the ring stays
+								 * tight; but see plan_dirty_to_leave() */
 	DIRTY_LEAVE,				/* it is left behind if its WAL is not
 								 * flushed, as in the server */
 } DirtyPages;

@@ -50,7 +50,10 @@
 #include "tcop/tcopprot.h"
 #include "utils/wait_event.h"
 
-/* Limits of a chunk, in blocks, if several processes read the range */
+/*
+ * Limits of a chunk, in blocks, if several processes read the range.  The last
+ * chunk may be smaller.
+ */
 #define MIN_CHUNK		16
 #define MAX_CHUNK		1024
 

@@ -294,8 +294,8 @@ reader_may_lend(Reader *reader, bool may_lend)
 /*
  * reader_lend_finished
  *		A reader or a pass is about to begin, a pass that has started quietly
- *		goes on, or the server is about to read the first blocks of a scan: let
- *		the readers that can lend their rings do so.
+ *		goes on, or the server is about to read the first blocks of a scan, or
+ *		goes on to read them: let the readers that can lend their rings do so.
  *
  * Only the MAX_LOOKED_AT readers that were added last are asked.  If a query
  * scans one partition after another, the first of them is that of the

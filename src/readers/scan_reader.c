@@ -400,7 +400,10 @@ query_keeps_pins(const EState *estate)
 		stmt->hasModifyingCTE;
 }
 
-/* Does the query change or lock rows of the relation that this node scans? */
+/*
+ * Does the node find the rows that the query changes or locks?  Another scan
+ * of the same relation, as in a self-join, does not.
+ */
 static bool
 node_finds_rows_to_change(const PlanState *ps)
 {
@@ -408,7 +411,8 @@ node_finds_rows_to_change(const PlanState *ps)
 	Index		scanrelid = ((Scan *) ps->plan)->scanrelid;
 	ExecRowMark *mark = ExecFindRowMark(estate, scanrelid, true);
 
-	return ExecRelationIsTargetRelation(estate, scanrelid) ||
+	return (estate->es_result_relations != NULL &&
+			estate->es_result_relations[scanrelid - 1] != NULL) ||
 		(mark != NULL && RowMarkRequiresRowShareLock(mark->markType));
 }
 

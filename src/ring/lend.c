@@ -14,9 +14,9 @@
  * what it held when it was lent.
  *
  * The server reads the first blocks of most sequential scans by itself
- * (seqscan.c).  Unless the ring is only to observe, it gets lent buffers for
- * that, too.  If the scan goes on, its ring takes over the buffers that the
- * server has read into.
+ * (seqscan.c).  Unless the ring is only to observe, the server gets lent
+ * buffers for that, too.  If the scan goes on, its ring takes over the buffers
+ * that the server has read into.
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *

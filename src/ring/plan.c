@@ -7,8 +7,9 @@
  * some parameters, unless use_policies is off.  The first of these rules that
  * applies decides:
  *
- *	1. If the relation is not larger than the threshold, there is no ring.  If
- *	   the user has given none, it is the server's, a quarter of the pool.
+ *	1. If the relation is not larger than the threshold, there is no ring.
+ *	   Unless the user has given a threshold, that is the server's, a quarter
+ *	   of the pool.
  *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. If the user has given a size, the ring has that size; 0 means no ring.
  *	4. If the user has given no threshold, and the relation fits into the pool,
@@ -26,8 +27,8 @@
  * sizes itself may grow farther: to keep blocks for other scans, if scans
  * share reads, and to hold more batches of dirty pages.
  *
- * A query that changes or locks rows leaves a number of dirty pages in the
- * pool: see plan_dirty_to_leave().
+ * If a scan finds rows that its query changes or locks, a ring that sizes
+ * itself leaves some dirty pages in the pool: see plan_dirty_to_leave().
  *
  * Portions Copyright (c) 2026, the pg_ringctl authors
  *
@@ -594,14 +595,14 @@ plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
 
 /*
  * plan_dirty_to_leave
- *		How many dirty pages whose WAL is not flushed may a query leave in the
- *		pool, of the relations whose rows it changes or locks, before its rings
- *		flush WAL and write such pages?
+ *		How many dirty pages may the rings of a query leave in the pool?  A
+ *		ring leaves pages only if their WAL is not flushed, if its scan finds
+ *		rows that the query changes or locks, and if the ring can grow.
  *
- * Otherwise a statement that changes a few rows of a large table would write
- * each page that it has changed, one by one, before it ends.  The server
- * leaves such a page in the pool, for the checkpointer to write, if its WAL is
- * not flushed when its slot comes round.  A ring that can't grow leaves none.
+ * If none were left, a statement that changes a few rows of a large table
+ * would write nearly all pages that it has changed, one by one, before it
+ * ends.  The server leaves such a page in the pool, for the checkpointer to
+ * write, if its WAL is not flushed when its slot comes round.
  */
 int
 plan_dirty_to_leave(void)

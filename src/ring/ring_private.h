@@ -241,8 +241,8 @@ keeps_dirty(const Ring *ring)
 }
 
 /*
- * If the ring keeps dirty pages, is the relation's next one whose WAL is not
- * flushed to be left in the pool all the same?  See plan_dirty_to_leave().
+ * The ring keeps dirty pages.  Is it to leave the next one in the pool all the
+ * same, if its WAL is not flushed?  See plan_dirty_to_leave().
  */
 static inline bool
 leaves_dirty(const Ring *ring)

@@ -59,9 +59,10 @@
  * later.  So dirty pages gather in the ring while the scan goes on with the
  * clean ones, until there are few clean ones or the WAL writer has flushed.
  *
- * A query that changes or locks rows of the relation leaves the first of its
- * pages that need a flush in the pool, and does not ask the WAL writer to
- * flush meanwhile: see plan_dirty_to_leave().
+ * If the scan finds rows that its query changes or locks, and the ring can
+ * grow, the first pages that would need a flush are left in the pool instead.
+ * As long as pages are left, the WAL writer is not asked to flush.  See
+ * plan_dirty_to_leave().
  *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
  * while the slot still names the buffer.  So our copy of the slot has the tag
@@ -343,17 +344,19 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
 
 /*
  * The slot n places ahead holds a dirty page whose WAL is not flushed.  If the
- * query may leave a page of this relation in the pool, empty the slot.
+ * query may still leave such a page in the pool, empty the slot.  Returns
+ * whether the slot was emptied.
+ *
+ * The page may be one of another relation, which came with a lent buffer: the
+ * query may have changed it just before, in another partition.
  */
 static bool
 leave_dirty(Ring *ring, int n)
 {
-	int			slotno = slot_ahead(ring, n);
-
-	if (!leaves_dirty(ring) || !tag_is_ours(ring, &ring->slots[slotno].tag))
+	if (!leaves_dirty(ring))
 		return false;
 	(*ring->options.leave_dirty)--;
-	empty_slot(ring, slotno);
+	empty_slot(ring, slot_ahead(ring, n));
 	return true;
 }
 
@@ -428,19 +431,21 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
 /*
  * ring_announce_wal
  *		Once in FLUSH_BATCH / 2 calls, ask the WAL writer to flush the WAL that
- *		this process has written.  But if no dirty page was looked at since the
- *		last time, or if dirty pages are left in the pool, do not: the flush
- *		would serve nothing, and would make other processes wait.
+ *		this process has written.  But do not if no dirty page was looked at
+ *		since the last time, or as long as dirty pages are left in the pool:
+ *		the flush would serve nothing, and would make other processes wait.
  */
 void
 ring_announce_wal(Ring *ring)
 {
+	bool		dirty_seen = ring->wal.dirty_seen;
+
 	if (ring->wal.calls_since_announce < FLUSH_BATCH / 2)
 		return;
 	ring->wal.calls_since_announce = 0;
-	if (!ring->wal.dirty_seen || leaves_dirty(ring))
-		return;
 	ring->wal.dirty_seen = false;
+	if (!dirty_seen || leaves_dirty(ring))
+		return;
 
 	if (XactLastRecEnd > ring->wal.announced && !RecoveryInProgress())
 	{
