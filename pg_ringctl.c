@@ -135,7 +135,7 @@ define_scan_params(void)
 							 "Sets what happens to a page in the ring that the scan has dirtied.",
 							 "\"write\" flushes its WAL and writes it, so that the buffer stays in the ring; "
 							 "\"leave\" leaves it behind in shared buffers if its WAL is not flushed, as the server does; "
-							 "so does \"write\" with the first such pages, up to 1/32 of shared buffers, if the scan finds rows that the query changes or locks and the ring sizes itself.",
+							 "so does \"write\" with the first such pages of a query, up to 1/32 of shared buffers, if the scan finds rows that the query changes or locks and the ring can grow.",
 							 &param_dirty_pages, DIRTY_WRITE, dirty_pages_options,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 

@@ -4,8 +4,8 @@
 -- Claims: through our ring the hot table survives, nothing is left behind, and
 -- WAL is flushed for that, once for many pages.  With dirty_pages = leave, in observe mode and
 -- without us the server leaves the pages behind, and the hot table is lost.
--- A statement that changes or locks rows leaves its first dirty pages there, up to 1/32 of
--- shared_buffers (64 pages): if it dirties no more, no WAL is flushed and no page is written.
+-- A statement that changes or locks rows leaves its first dirty pages in shared_buffers, up to
+-- 1/32 of it (64 pages): if it dirties no more, no WAL is flushed and no page is written.
 -- If the ring's size is set, it leaves none.
 
 -- Loaded, committed, never read; after a checkpoint a hint is worth a page of WAL.
@@ -152,6 +152,21 @@ SELECT hot_survives(), cached('unlogged') <= ring_buffers AS in_ring, escapes_pi
        wal_flushes, exact() FROM stats('unlogged');
 ROLLBACK;
 DROP TABLE unlogged;
+
+-- nor are pages that an earlier query has dirtied, and whose buffers the ring begins with
+CREATE TABLE other AS SELECT * FROM big;
+VACUUM (FREEZE) other;
+CREATE TABLE few AS SELECT * FROM big LIMIT 960;
+CHECKPOINT;
+SET pg_ringctl.scan_threshold = 0;
+SELECT fresh();
+SELECT count(*) FROM few;
+SELECT count(*) > 16 AS many_are_dirty FROM pg_buffercache
+ WHERE isdirty AND relfilenode = pg_relation_filenode('few') AND relforknumber = 0;
+DELETE FROM other WHERE id % 512 = 0;
+SELECT cached('few') AS "left", escapes_pinned, escapes_dirty FROM stats('other');
+RESET pg_ringctl.scan_threshold;
+DROP TABLE other, few;
 
 -- dirty_pages = leave
 SET pg_ringctl.dirty_pages = leave;

@@ -43,7 +43,8 @@ typedef enum RingSource
  *					lost its page and was replaced
  *	reuses			reads into the buffer that the slot held
  *	escapes_pinned	reads into a slot whose pinned buffer was replaced
- *	escapes_dirty	slots emptied because reuse needed a flush of WAL
+ *	escapes_dirty	slots that the server has emptied because reuse needed a
+ *					flush of WAL
  *	escapes_adopted reads into a slot whose buffer was replaced because
  *					its page is also used outside the ring
  *	slots_lost		slots whose buffer was given to another page, or was

@@ -117,9 +117,9 @@ compare_down(Datum a, Datum b, void *arg pg_attribute_unused())
  *		maximum number of blocks that wait in it, from 1 to
  *		REORDER_MAX_WINDOW.
  *
- * The memory of the window is allocated in the current memory context, nearly
- * all of it now: a few hundred bytes, and at most 35 bytes for each block.  It
- * is freed with that context.
+ * The memory of the window, a few hundred bytes and at most 35 bytes for each
+ * block, is allocated now, in the current memory context, and is freed with
+ * that context.  Only the hash table may grow later.
  */
 Reorder *
 reorder_create(ReorderMode mode, int window, ReorderSource source, void *source_arg)

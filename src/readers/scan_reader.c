@@ -401,8 +401,9 @@ query_keeps_pins(const EState *estate)
 }
 
 /*
- * Does the node find the rows that the query changes or locks?  Another scan
- * of the same relation, as in a self-join, does not.
+ * Does the node find rows that the query changes or locks?  Another scan of
+ * the same relation, as in a self-join, does not, unless the rows that it
+ * finds are changed or locked, too.
  */
 static bool
 node_finds_rows_to_change(const PlanState *ps)

@@ -42,9 +42,9 @@ extern bool toast_look_up(Relation rel);
  * toast_may_matter
  *		Is the relation's TOAST table large enough for a ring, by the default
  *		threshold, as far as this session knows?  scan_threshold and policies
- *		are not looked at.  The answer is also no unless the mode is control, and
- *		if scans of the relation are excluded, if rel->rd_smgr is not set, if
- *		the relation is known to be smaller than TOAST_MIN_BLOCKS, or if the
+ *		are not looked at.  The answer is also no if the mode is not control, if
+ *		scans of the relation are excluded, if rel->rd_smgr is not set, if the
+ *		relation is known to be smaller than TOAST_MIN_BLOCKS, or if the
  *		session knows no size of the TOAST table and may not look.
  *
  * If plan_may_matter() is false for a relation of a query, this is called for

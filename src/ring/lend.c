@@ -327,7 +327,9 @@ all_were_read(BufferAccessStrategy strategy, int asked, bool came_round)
  *		The server reads the first blocks of a scan through its own strategy:
  *		it is about to begin, or goes on.  Put lent buffers for the first
  *		"most" blocks into those slots of the strategy that the server has not
- *		taken yet.  If there are enough, these blocks need no other buffers.
+ *		taken yet.  If there are enough, and the server can reuse them, these
+ *		blocks need no other buffers.  (The server rejects buffers of dirty
+ *		pages whose WAL is not flushed.)
  *
  * The buffers stay in the stack.  If the scan goes on, ring_take_over()
  * removes those that the server has read other pages into.

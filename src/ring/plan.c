@@ -8,7 +8,7 @@
  * applies decides:
  *
  *	1. If the relation is not larger than the threshold, there is no ring.
- *	   Unless the user has given a threshold, that is the server's, a quarter
+ *	   Unless the user has given one, the threshold is the server's: a quarter
  *	   of the pool.
  *	2. In observe mode, the ring is the server's, and so is the threshold.
  *	3. If the user has given a size, the ring has that size; 0 means no ring.
@@ -595,9 +595,10 @@ plan_for_prewarm(Relation rel, int ring_kb, RingOptions *options)
 
 /*
  * plan_dirty_to_leave
- *		How many dirty pages may the rings of a query leave in the pool?  A
- *		ring leaves pages only if their WAL is not flushed, if its scan finds
- *		rows that the query changes or locks, and if the ring can grow.
+ *		How many dirty pages may the rings of a query leave in the pool,
+ *		although dirty_pages is "write"?  A ring leaves pages only if their WAL
+ *		is not flushed, if its scan finds rows that the query changes or locks,
+ *		and if the ring can grow.
  *
  * If none were left, a statement that changes a few rows of a large table
  * would write nearly all pages that it has changed, one by one, before it

@@ -61,8 +61,8 @@
  *
  * If the scan finds rows that its query changes or locks, and the ring can
  * grow, the first pages that would need a flush are left in the pool instead.
- * As long as pages are left, the WAL writer is not asked to flush.  See
- * plan_dirty_to_leave().
+ * As long as the query may leave more pages, the WAL writer is not asked to
+ * flush.  See plan_dirty_to_leave().
  *
  * Lost slots: the clock sweep may give a buffer of the ring to another page,
  * while the slot still names the buffer.  So our copy of the slot has the tag
@@ -88,6 +88,7 @@
 #include "access/xlogrecovery.h"
 #include "compat.h"
 #include "ring/ring_private.h"
+#include "storage/lmgr.h"
 
 /*
  * ring_look_for_own_blocks
@@ -347,16 +348,22 @@ needs_flush(Ring *ring, XLogRecPtr lsn)
  * query may still leave such a page in the pool, empty the slot.  Returns
  * whether the slot was emptied.
  *
- * The page may be one of another relation, which came with a lent buffer: the
- * query may have changed it just before, in another partition.
+ * The page may have come with a lent buffer.  If it is of a relation whose
+ * rows this transaction changes or locks, such as the partition that the query
+ * has scanned before, it may be left.  The lock shows that.  Otherwise an
+ * earlier query has dirtied the page by reading it, and promised to leave
+ * nothing.
  */
 static bool
 leave_dirty(Ring *ring, int n)
 {
-	if (!leaves_dirty(ring))
+	int			slotno = slot_ahead(ring, n);
+
+	if (!leaves_dirty(ring) ||
+		!CheckRelationOidLockedByMe(ring->slots[slotno].relid, RowShareLock, true))
 		return false;
 	(*ring->options.leave_dirty)--;
-	empty_slot(ring, slot_ahead(ring, n));
+	empty_slot(ring, slotno);
 	return true;
 }
 
@@ -432,8 +439,9 @@ ring_flush_wal(Ring *ring, XLogRecPtr lsn)
  * ring_announce_wal
  *		Once in FLUSH_BATCH / 2 calls, ask the WAL writer to flush the WAL that
  *		this process has written.  But do not if no dirty page was looked at
- *		since the last time, or as long as dirty pages are left in the pool:
- *		the flush would serve nothing, and would make other processes wait.
+ *		since the last time, or as long as the ring may leave dirty pages in
+ *		the pool: the flush would serve little or nothing, and would make other
+ *		processes wait.
  */
 void
 ring_announce_wal(Ring *ring)
